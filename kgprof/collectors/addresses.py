@@ -99,6 +99,7 @@ class AddressChange(Event):
     stay."""
 
     related: tuple[m.Location, ...]  # other lines that bind the same name
+    is_assigned_often: bool  # more than one line binds it; ``location`` may be the call
     names: tuple[str, ...]
     functions: tuple[str, ...]  # that take them
     calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
@@ -205,9 +206,11 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         for _, tensor, held in passed:
             calls.setdefault(said(tensor.name), set()).update(tensors.steady(held.moved))
         every = set().union(*calls.values())
+        bound = tensors.source.rebound(last_name(passed[0][1].name))
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
+            is_assigned_often=len(lines) > 1 and len(bound) > 1,
             calls=tuple(sorted(every)),
             in_turn=any(moved != every for moved in calls.values()),
             watched=max(held.watched for _, _, held in passed),
@@ -280,6 +283,7 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
             run=tensors.key,
             location=first,
             related=lines[1:],
+            is_assigned_often=len(lines) > 1,
             names=tuple(buffer.name for buffer in group),
             functions=(),
             calls=tuple(sorted({call for buffer in group for call in buffer.calls})),
@@ -392,7 +396,7 @@ def _moved(event: AddressChange) -> m.Finding:
     if event.carried:
         earlier = " in an earlier call" if event.functions else ""
         why = f"it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
-    why += "; it is assigned on more than one line" if event.related else ""
+    why += "; it is assigned on more than one line" if event.is_assigned_often else ""
     return finding(
         UNSTABLE,
         event,

@@ -441,7 +441,10 @@ def _written_by(finding: m.Finding, called: str) -> str:
         return f"logging.{called}"
     line = finding.library
     is_logging = line is not None and line.file.endswith("logging/__init__.py")
-    return f"logging.{line.function}" if line and is_logging and line.function in _LEVELS else ""
+    if line is None or not is_logging or line.function not in _LEVELS:
+        return ""
+    is_method = "self." in line.text  # compiled by itself, behind a break at the call of it
+    return f"logging.{'Logger.' if is_method else ''}{line.function}"
 
 
 def _known(finding: m.Finding, useless: Collection[str]) -> str:

@@ -436,6 +436,7 @@ def _recompiled(
         inputs=inputs,
         with_parameters=_come_with_parameters(inputs, rejected),
         beside_others=_fail_beside_others(inputs, recompiles),
+        values=_values(recompiles),
     )
     return RecompiledFunction(
         run=trace.run,
@@ -552,6 +553,7 @@ class Advised:
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
     # sizes that changed only where other tensors came, for which torch compiles anyway
     beside_others: frozenset[_Subject]
+    values: Mapping[_Subject, int]  # how many came, at least
     definition: m.Location | None
     compiled: Sequence[Compiled]
     # that were worked out
@@ -611,6 +613,7 @@ class Advised:
             with_parameter=guard.source in self.with_parameters,
             is_constant=_size(guard) in self.inputs.constants or constant is not None,
             beside_others=_subject(guard) in self.beside_others,
+            values=self.values.get(_subject(guard), 0),
             constant_at=constant_at,
             together=self._together(guard),
             within_compiled=self._is_within_compiled(),
@@ -621,6 +624,7 @@ class Advised:
             only_grows=source.only_appends(used, name) if used else False,
             is_summed=source.only_adds_up(place, name) if place else False,
             is_argument=True if self.wrapped else self._is_argument(name),
+            is_rest=not self.wrapped and self._is_rest(name),
             tried=TriedSettings(self.trace).of_code(self.compiled),
         )
         return as_code(cause)
@@ -631,6 +635,12 @@ class Advised:
             return None
         known = self.trace.source.arguments(place.file, place.line, place.function)
         return name in known if known else None
+
+    def _is_rest(self, name: str) -> bool:
+        """Whether it is the name of *args or **kwargs, of which no caller knows."""
+        place, arguments = self.definition, self.trace.source.arguments
+        named = arguments(place.file, place.line, place.function, stars=False) if place else ()
+        return bool(self._is_argument(name)) and name not in named
 
     def _is_within_compiled(self) -> bool:
         """Whether a function that leads to its calls is compiled as well."""
@@ -753,6 +763,17 @@ def _fail_beside_others(inputs: Inputs, recompiles: Sequence[Recompile]) -> froz
             others = inputs.are_others(recompile.compile_id, guard.entry)
             apart[_subject(guard)] = others and apart.get(_subject(guard), True)
     return frozenset(subject for subject, others in apart.items() if others)
+
+
+def _values(recompiles: Sequence[Recompile]) -> dict[_Subject, int]:
+    """How many values came at least: all those that entries had at once, and the one that none of
+    them had."""
+    values: dict[_Subject, int] = {}
+    for recompile in recompiles:
+        for guards in grouped(recompile.rejected, _subject):
+            subject, met = _subject(guards[0]), len({each.expected for each in guards}) + 1
+            values[subject] = max(met, values.get(subject, 0))
+    return values
 
 
 def _come_with_parameters(inputs: Inputs, rejected: Sequence[Guard]) -> frozenset[str]:

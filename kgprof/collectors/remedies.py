@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard, devices_of
+from kgprof.collectors.guard_text import Guard, devices_of, of_array
 from kgprof.collectors.input_sizes import MEMBER, InputSize
 from kgprof.collectors.tried_settings import tried_or_not
 from kgprof.reading.dynamo_settings import ALL_SIZES
@@ -32,6 +32,7 @@ class Cause(m.Model):
     library: bool = False  # the function is a library's: its variables are none of the owner's
     with_parameter: bool = False  # its sizes are always those of a parameter
     is_constant: bool = False  # the function's own code makes a constant of this size
+    values: int = 0  # how many of it came, at least
     beside_others: bool = False  # other tensors came, too: torch compiles for those anyway
     constant_at: m.Location | None = None  # the project's line that does
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
@@ -44,6 +45,7 @@ class Cause(m.Model):
     only_grows: bool = False  # a list of which the function only appends to
     switched: str = ""  # the only module that the program sets to training or evaluation
     is_argument: bool | None = True  # the callers give it by this name; None: not known
+    is_rest: bool = False  # the function's name for *args or **kwargs
     is_summed: bool = False  # a list or dict whose items the function only adds up
     # settings by name, as far as they were tried: what each does, empty where it does not help
     tried: Mapping[str, str] = {}
@@ -131,7 +133,9 @@ def mark(sizes: Sequence[InputSize]) -> str:
     by_tensor: dict[str, list[InputSize]] = {}
     for size in sizes:
         by_tensor.setdefault(_written(size.source), []).append(size)
-    if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes):
+    # an array takes no mark
+    are_tensors = all(of_array(tensor) == tensor for tensor in by_tensor)
+    if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes) or not are_tensors:
         return _ALL_SIZES
     can_vary = all(size.is_symbol and min(size.sizes) > 1 for size in sizes)
     function = "mark_dynamic" if can_vary else "maybe_mark_dynamic"
@@ -298,6 +302,13 @@ def keys_of(guards: Sequence[Guard]) -> list[str]:
     return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'|\d+", key)))
 
 
+def _all_options(cause: Cause) -> str:
+    keys = keys_of(cause.guards)
+    if cause.is_rest:
+        return f"{_short(cause)}({', '.join(('...', *(f'{key[1:-1]}=...' for key in keys)))})"
+    return f"{cause.name} = {{{', '.join(f'{key}: ...' for key in keys)}, **{cause.name}}}"
+
+
 def _stacked(cause: Cause) -> str:
     values = f"tuple({cause.name}.values())" if "!=" in cause.guard.expected else cause.name
     return f"torch.stack({values})"
@@ -351,6 +362,10 @@ def _is_text_or_enum(guard: Guard) -> bool:
     return guard.kind == "identity" or (
         guard.kind == "value" and _TEXT.fullmatch(guard.expected) is not None
     )
+
+
+def _is_empty_at_times(cause: Cause) -> bool:
+    return any("0" in (each.expected, each.actual) for each in cause.guards)
 
 
 def _is_kept(cause: Cause) -> bool:
@@ -440,7 +455,11 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="compared_argument",
-        holds=lambda c: bool(c.comparison and c.is_argument) and _is_text_or_enum(c.guard),
+        holds=lambda c: (
+            bool(c.comparison and c.is_argument)
+            and _is_text_or_enum(c.guard)
+            and (c.values > 2 or c.guard.kind == "identity")  # of an object torch names no value
+        ),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
     ),
@@ -460,12 +479,10 @@ REMEDIES: tuple[Remedy, ...] = (
             and bool(keys_of(c.guards))
             and _is_passed(c)
         ),
-        code=lambda c: (
-            f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
-        ),
-        effect=_one(
-            "before the call: every key each time, if the values are tensors and there is one that "
-            "changes no result"
+        code=_all_options,
+        effect=lambda c: (
+            f"{'' if c.is_rest else 'before the call: '}every key each time, if the values are "
+            "tensors and there is one that changes no result"
         ),
     ),
     Remedy(
@@ -479,7 +496,12 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="summed_items",
-        holds=lambda c: c.guard.kind == "length" and _is_passed(c) and c.is_summed,
+        holds=lambda c: (
+            c.guard.kind == "length"
+            and _is_passed(c)
+            and c.is_summed
+            and not (c.is_rest or _is_empty_at_times(c))
+        ),
         code=_stacked,
         effect=_reduced,
     ),
@@ -535,15 +557,19 @@ REMEDIES: tuple[Remedy, ...] = (
         name="dtype",
         holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
-        effect=lambda c: f"before the call, if it only reads {c.name}: one dtype for all calls",
+        effect=lambda c: (
+            f"before the call, if it only reads {c.name} and its results may have this dtype, too: "
+            "one for all calls"
+        ),
     ),
     Remedy(
         name="grad_mode",
         holds=lambda c: c.guard.kind == "grad-mode",
         code=_one("with torch.no_grad(): ..."),
         effect=_one(
-            "or torch.inference_mode(), as in the loop: one such call before it, in eval() if that "
-            "is how it is called, and one with gradients: both graphs are then made in the warm-up"
+            "or torch.inference_mode(), as in the loop: one such call of its sizes before it, in "
+            "eval() if that is how it is called, and one with gradients: both graphs are then made "
+            "in the warm-up"
         ),
     ),
     Remedy(

@@ -45,7 +45,7 @@ _TAKES_A_SYMBOL = (
 )
 # of pieces whose sizes are symbols: operators on them decide by these, and break the graph instead
 _SPLITS = ("split", "split_with_sizes", "tensor_split")
-_GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
+_GROWING = ("append", "extend", "insert", "appendleft")
 _VIEWS = ("T", "mT", "H", "data", "grad", "real", "imag")
 _OF_A_TENSOR = ("device", "dtype", "ndim", "shape", "size", "new_zeros", "new_ones")
 _MODULES = ("torch", "F", "functional")
@@ -157,6 +157,8 @@ def only_adds_up(function: Function, name: str) -> bool:
     reads = [_all_items(node, parents) for node in parents if _is_read(node, name)]
     loops = [parents[node] for node in reads if isinstance(parents[node], ast.For)]
     variables = {ast.unparse(loop.target) for loop in loops if isinstance(loop, ast.For)}
+    if not all(name.isidentifier() for name in variables):
+        return False  # of a pair, or its parts
     items = [parents[node] for node in reads if isinstance(parents[node], ast.Subscript)]
     by_key = {ast.unparse(item) for item in items} <= {f"{name}[{key}]" for key in variables}
     items += [

@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.reading.number_uses import (
     is_on,
@@ -184,7 +186,7 @@ class SourceText:
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
-        stands for it."""
+        stands for it, and behind the function around it a lambda is named."""
         name = user_function(function)
         found = [each for each in _definitions(self._text(file)) if each.name == name]
         last_too = is_resumed(function)  # what goes on after a break lies in its function
@@ -194,7 +196,10 @@ class SourceText:
             if each.first <= first_line <= (each.last if last_too else each.first)
         ]
         if not found:
-            return self.at(file, first_line, function)
+            place = self.at(file, first_line, function)
+            around = place.function
+            inside = name == "<lambda>" and around not in ("", name)
+            return replace(place, function=f"{around}.{name}") if inside else place
         nearest = max(found, key=lambda each: each.line)
         return m.Location(
             file,
@@ -263,15 +268,18 @@ class SourceText:
         own = [place for place in stack if self.project.holds(place.file)]
         return self.at(own[-1].file, own[-1].line, own[-1].function) if own else None
 
-    def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
+    def arguments(
+        self, file: str, first_line: int, function: str, *, stars: bool = True
+    ) -> tuple[str, ...]:
         """The names of a function's arguments as its ``def`` or ``lambda`` has them, whatever part
-        of it the code object is; empty where its text is not known."""
+        of it the code object is; empty where its text is not known. ``stars``: with those of
+        ``*args`` and ``**kwargs``."""
         node = self._defined(file, first_line, function)
         if node is None:
             return ()
         given = node.args
-        stars = [star for star in (given.vararg, given.kwarg) if star is not None]
-        return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
+        rest = [star for star in (given.vararg, given.kwarg) if star is not None and stars]
+        return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *rest))
 
     def kept_arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
         """The same without those whose names the function gives to something else."""

@@ -387,7 +387,13 @@ def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:
     """``logging.info`` breaks the graph in its own lines, before a logger is called."""
     info = ("/lib/site-packages/python/logging/__init__.py", 2146, "info")
 
-    assert "ignore_logging_functions.add(logging.info)" in of_break(info, reason=builtin()).fix
+    found = of_break(info, reason=builtin())
+    assert "ignore_logging_functions.add(logging.info)" in found.fix
+    # the method of a logger that was compiled by itself
+    assert found.library is not None
+    method = replace(found.library, text="if self.isEnabledFor(INFO):")
+    written = library_switches._written_by(replace(found, library=method), "")
+    assert written == "logging.Logger.info"
 
 
 def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None:

@@ -54,7 +54,10 @@ DTYPE = Guard(
 )
 
 AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
-FIX = "x = x.to(torch.float32)  # before the call, if it only reads x: one dtype for all calls"
+FIX = (
+    "x = x.to(torch.float32)  # before the call, if it only reads x and its results may have this "
+    "dtype, too: one for all calls"
+)
 
 
 def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:

@@ -256,6 +256,41 @@ def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None
     assert "torch.stack(past)" in as_code(msgspec.structs.replace(past, is_summed=True))
 
 
+def test_a_list_that_is_empty_at_times_or_gathers_arguments_is_not_stacked() -> None:
+    past = Cause(guards=(parse("0/0: len(past) == 3"),), function="blend", is_summed=True)
+    empty = (*past.guards, parse("0/1: len(past) == 0"))
+
+    assert "torch.stack(past)" in as_code(past)
+    assert as_code(msgspec.structs.replace(past, guards=empty)) == ""
+    assert as_code(msgspec.structs.replace(past, is_rest=True)) == ""
+
+
+def test_the_answer_to_a_comparison_is_passed_only_in_place_of_more_than_two_values() -> None:
+    guards = (parse("0/0: pool == 'mean'"),)
+    two = Cause(guards=guards, function="encode", comparison="pool == 'mean'", values=2)
+
+    assert as_code(two) == ""
+    assert as_code(msgspec.structs.replace(two, values=3)).startswith("encode(..., pool == 'mean')")
+
+
+def test_options_are_named_in_the_call_where_only_the_function_gathers_them() -> None:
+    guard = parse("0/0: not ___dict_contains('gain', extra)")
+    given = Cause(guards=(guard,), function="Mixer.fuse")
+
+    assert as_code(given).startswith("extra = {'gain': ..., **extra}  # before the call: ")
+    rest = as_code(msgspec.structs.replace(given, is_rest=True))
+    assert rest.startswith("fuse(..., gain=...)  # every key each time")
+
+
+def test_an_array_takes_no_mark() -> None:
+    size = "tensor '___from_numpy(L['a'])' size mismatch at index 0. expected 6, actual 7"
+    guard = parse(f"0/0: {size}")
+    varied = InputSize(frame_id="0", source=guard.source, dimension=0, sizes=(6, 7))
+    cause = Cause(guards=(guard,), function="from_numpy", together=(varied,))
+
+    assert as_code(cause).startswith("torch.compile(..., dynamic=True)")
+
+
 @pytest.mark.parametrize(("first", "code"), [("CUDA", 'x = x.to("cuda")'), ("Meta", "")])
 def test_no_data_is_moved_to_a_device_without_data(first: str, code: str) -> None:
     keys = f"DispatchKeySet({first}, BackendSelect), actual DispatchKeySet(CPU, BackendSelect)"

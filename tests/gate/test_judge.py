@@ -209,6 +209,17 @@ def test_a_recompile_that_is_only_a_note_is_not_counted() -> None:
     assert checks(judged)["fused.default:recompiles"].observed == 0
 
 
+def test_calls_that_ran_eagerly_are_counted_though_a_note_says_so() -> None:
+    # given: what follows from a graph break is a note, and reached the limit
+    note = finding("KGP105", level=Level.NOTE, count=7)
+    calls = {"calls": 20, "with_a_graph": 8, "graph_runs": 8, "eager": {note.fingerprint: 12}}
+    judged = judge(with_calls(profile(note), **calls), settings())
+
+    assert judged.exit_code == EXIT_OK
+    assert checks(judged)["fused.default:recompiles"].observed == 0
+    assert checks(judged)["fused.default:eager-calls"].observed == 12
+
+
 def test_a_finding_within_its_budget_does_not_fail_even_as_an_error() -> None:
     judged = judge(profile(finding(level=Level.ERROR)), settings(("graph-breaks", 1)))
 

@@ -195,6 +195,8 @@ def test_whether_python_needs_what_the_first_line_reads(
         ("self.kept[0] = x", False),
         ("return sum(self.kept)", False),
         ("self.kept += [x]; self.kept.append(x)", False),
+        ("return x + self.kept.setdefault(len(x), x)", False),
+        ("self.kept.update({len(x): x})", False),
     ],
 )
 def test_whether_a_function_only_appends(line: str, appends: bool) -> None:
@@ -216,6 +218,7 @@ def test_whether_a_function_only_appends(line: str, appends: bool) -> None:
         (("for each in k:", "    x = torch.cat([x, each])", "return x"), False),
         (("return x + k[-1]",), False),
         (("for each in k:", "    x = x + each", "k.append(x)"), False),
+        (("for name, each in k:", "    x = x + each", "return x"), False),
         (("for i, each in enumerate(k):", "    x = x + each", "return x"), False),
         (("for each in k:", "    x = torch.tanh(x + each)", "return x"), False),
         (("for each in k:", "    x = x + each", "    x = torch.tanh(x)", "return x"), False),

@@ -61,6 +61,13 @@ def test_what_has_no_def_stands_on_its_own_line() -> None:
     )
 
 
+def test_a_lambda_is_named_behind_the_function_around_it() -> None:
+    found = source("def step(x):\n    f = lambda t: t * 2\n    return f(x)\ng = lambda t: t\n")
+
+    names = [found.definition(FILE, line, "<lambda>").function for line in (2, 4)]
+    assert names == ["step.<lambda>", "<lambda>"]
+
+
 def test_a_line_outside_of_every_function_keeps_the_name_it_came_with() -> None:
     assert SOURCE.at(FILE, 1, "<module>") == Location(
         file=FILE, line=1, function="<module>", text="import torch"
