@@ -84,6 +84,27 @@ def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> Non
     assert (state.level, state.names) == (Level.WARNING, ("state",))
 
 
+class Advancing(torch.nn.Module):
+    """Its place is assigned here alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("place_of_each", torch.ones(4))
+
+    def forward(self) -> torch.Tensor:
+        self.place_of_each = self.place_of_each * 0.5 + 1
+        return self.place_of_each
+
+
+def test_what_one_line_assigns_and_another_one_passes_is_assigned_once() -> None:
+    model = torch.compile(Advancing(), backend="eager")
+
+    (event,) = (each for each in of(lambda call: model()) if isinstance(each, AddressChange))
+
+    assert (event.carried, len(event.related)) == (("0/0 output 0",), 1)
+    assert not event.is_assigned_often
+
+
 def test_a_fresh_batch_is_a_note() -> None:
     def step(call: int) -> None:
         x = torch.full((4,), float(call))
