@@ -99,7 +99,7 @@ class AddressChange(Event):
     stay."""
 
     related: tuple[m.Location, ...]  # other lines that bind the same name
-    is_assigned_often: bool  # more than one line binds it; ``location`` may be the call
+    is_assigned_often: bool = False  # more than one line binds it; ``location`` may be the call
     names: tuple[str, ...]
     functions: tuple[str, ...]  # that take them
     calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
