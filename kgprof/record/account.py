@@ -6,6 +6,7 @@ modules that change between training and evaluation.
 
 import contextlib
 import threading
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -76,11 +77,17 @@ class Account(Source):
         replace(torch.nn.Module, "train", train, undo)
 
     def _changed(self, module: torch.nn.Module, before: bool) -> None:
-        now = self._steps.now_ns()
+        """A copy that is only evaluated leaves the mode when it is gone."""
         if before and not module.training:
-            self._in_eval[id(module)] = now
-        elif module.training and not before and id(module) in self._in_eval:
-            self._evaluating.append((self._in_eval.pop(id(module)), now))
+            if id(module) not in self._in_eval:
+                weakref.finalize(module, self._leaves, id(module)).atexit = False
+            self._in_eval[id(module)] = self._steps.now_ns()
+        elif module.training and not before:
+            self._leaves(id(module))
+
+    def _leaves(self, module: int) -> None:
+        if module in self._in_eval:
+            self._evaluating.append((self._in_eval.pop(module), self._steps.now_ns()))
 
     def answer(
         self, kind: Kind | None, ended: int, *, under_listeners: bool, trains_on: bool = False
@@ -159,10 +166,11 @@ class Account(Source):
         ]
 
     def _evaluations(self, ended: int) -> list[Span]:
-        """List the spans in eval mode without a step of the optimizer, from its first one on; none
+        """List the spans in eval mode without a step of an optimizer, from the first one on; none
         in a program without optimizer, which may be in that mode from its first line on. A model
-        that is loaded is in it, too, until its training begins."""
-        steps = self._steps.boundaries(Kind.OPTIMIZER)
+        that is loaded is in it, too, until its training begins; and a generator may be in it while
+        its discriminator learns."""
+        steps = sorted((*self._steps.boundaries(Kind.OPTIMIZER), *self._steps.of_others_ns))
         if not steps:
             return []
         to_the_end = [(since, ended) for since in self._in_eval.values()]

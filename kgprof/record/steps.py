@@ -83,6 +83,7 @@ class Steps(CallIndex):
         "counts",
         "fault",
         "has_iterations",
+        "of_others_ns",
         "paused",
     )
 
@@ -98,6 +99,7 @@ class Steps(CallIndex):
         self.counts = [0 for _ in Kind]
         self.paused = False
         self.has_iterations = False  # that make several calls each
+        self.of_others_ns = array("q")  # when optimizers stepped that are not counted
         self.fault: Exception | None = None  # of ``on_mark``, to be told when the program has ended
 
     def mark(self, kind: Kind) -> None:
@@ -301,6 +303,8 @@ class StepMarks(Source):
         if self._counts(optimizer):
             self.closure = getattr(next(filter(callable, values), None), "__code__", None)
             self._steps.mark(Kind.OPTIMIZER)
+        elif len(self._steps.of_others_ns) < MARKS:
+            self._steps.of_others_ns.append(self._steps.now_ns())
 
     def _counts(self, optimizer: Any) -> bool:
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its

@@ -122,6 +122,41 @@ def test_a_model_that_is_loaded_in_eval_mode_is_not_evaluated_before_it_learns()
     assert found[Phase.START_AND_STEP] >= PAUSE_S
 
 
+def test_a_generator_in_eval_mode_while_its_critic_learns_is_no_evaluation() -> None:
+    def program() -> None:
+        generator, step = model()
+        _, criticise = model()
+        for _ in range(3):
+            generator.train()
+            step()
+            generator.eval()
+            time.sleep(PAUSE_S)
+            criticise()
+            criticise()
+
+    found = accounted(program)
+
+    assert Phase.EVALUATION not in found
+    assert found[Phase.STEPS] >= 2 * PAUSE_S
+
+
+def test_a_copy_that_is_evaluated_is_in_eval_mode_until_it_is_gone() -> None:
+    def evaluate() -> None:
+        torch.nn.Linear(2, 2).eval()
+        twin = torch.nn.Linear(2, 2).eval()
+        time.sleep(PAUSE_S)
+        del twin
+
+    def program() -> None:
+        _, step = model()
+        for _ in range(3):
+            step()
+            step()
+            evaluate()
+
+    assert accounted(program)[Phase.EVALUATION] >= 3 * PAUSE_S
+
+
 def test_an_evaluation_at_the_end_is_one() -> None:
     def program() -> None:
         net, step = model()
