@@ -4,8 +4,9 @@ the first time, compiling again, recording CUDA graphs, and the steps themselves
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
+from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.structured_trace import RunTrace
+from kgprof.reading.structured_trace import Compiled, RunTrace, frame_id
 
 
 @m.skippable
@@ -40,7 +41,7 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
         extra_us = paid.extra_us([step])
         made = [each for each in trace.compiled if each.call == step and not each.failed]
         whole_us = sum(each.took_us for each in made)
-        repeated_us = sum(each.took_us for each in made if recompiles.is_recompile(each))
+        repeated_us = sum(each.took_us for each in made if _is_again(trace, each))
         again = repeated_us / whole_us if whole_us else 0.0
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
@@ -48,6 +49,24 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     whole_us = first_us + again_us
     part = took_us / whole_us if 0 < took_us < whole_us else 1.0
     return part * first_us, part * again_us
+
+
+def _is_again(trace: RunTrace, compiled: Compiled) -> bool:
+    """Whether torch had compiled the same callable before. The second of two modules is compiled
+    for the first time, though torch counts it as another entry of the code that they share."""
+    if not recompiles.is_recompile(compiled):
+        return False
+    called = compiled_callables.of_compilation(trace, compiled)
+    if called is None or not called.module:
+        return True
+    began = (
+        each.compile_id
+        for one in compiled_callables.callables(trace)
+        if one.name == called.name  # wrapped anew, it is the same module
+        for each in one.compilations
+        if frame_id(each.compile_id) == compiled.frame_id
+    )
+    return next(began, "") != compiled.compile_id
 
 
 def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

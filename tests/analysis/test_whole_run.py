@@ -74,6 +74,29 @@ def test_compiling_again_is_told_from_compiling_for_the_first_time() -> None:
     assert found[LimitKind.STEPS] == pytest.approx(CALLS * 1e3)
 
 
+def test_the_second_of_two_modules_is_compiled_for_the_first_time() -> None:
+    """They share torch's own function around a module, of which torch counts both as entries."""
+    detector, classifier = (
+        written.called(
+            written.STEP,
+            number=number,
+            module=module,
+            path=path,
+            compilations=(written.begun(f"0/{number}", call),),
+        )
+        for number, call, module, path in (
+            (0, 0, "Conv2d", "detector"),
+            (1, 5, "Sequential", "classifier"),
+        )
+    )
+    lines = [*written.recompiled(5), detector, classifier]
+
+    found = account(analyse(script(*lines, compiled_in={0: 2.0, 5: 3.0})))
+
+    assert found[LimitKind.COMPILING] == pytest.approx(5e6, rel=0.01)
+    assert LimitKind.RECOMPILING not in found
+
+
 def test_what_else_a_step_does_that_compiles_is_no_compiling() -> None:
     lines = written.recompiled(5)
     recording = script(*lines, compiled_in={0: 8.0, 5: 2.0}, torch_says={0: 2.0, 5: 1.0})
