@@ -32,6 +32,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,21 @@ HEADLINES = 4  # metrics that stand in the table of runs
 # share of a metric by which two recordings of one program may differ: sums in another order
 TOLERANCE = 1e-4
 _WORD = re.compile(r"[^\W\d_][\w -]{0,39}")
+
+# Functions whose call only makes an object, in which the code runs later.
+_RUNS_NOTHING: Sequence[tuple[Callable[[object], bool], str, str]] = (
+    (
+        inspect.iscoroutinefunction,
+        "a coroutine function",
+        "wrap it: def run(): return asyncio.run(step())",
+    ),
+    (inspect.isgeneratorfunction, "a generator function", "wrap it: def run(): return list(step())"),
+    (
+        inspect.isasyncgenfunction,
+        "an asynchronous generator function",
+        "wrap it in a function that runs it to its end",
+    ),
+)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -250,6 +266,9 @@ def _require_step(what: str, strategy: object) -> None:
             f"{what} is a {type(strategy).__name__}, which cannot be called",
             hint="give a function without arguments, an object with step(), or one with strategies",
         )
+    for is_one, kind, hint in _RUNS_NOTHING:
+        if is_one(step) or is_one(getattr(step, "__call__", None)):  # noqa: B004
+            raise UsageError(f"{what} is {kind}: a call of it runs nothing of it", hint=hint)
     try:
         inspect.signature(step).bind()
     except TypeError as error:
@@ -305,6 +324,13 @@ class UserSession:
     def _first_step(self) -> object:
         before = _random_state()
         self._first = self._step()
+        if inspect.isawaitable(self._first) or (
+            isinstance(self._first, Future) and not self._first.done()
+        ):
+            kind = type(self._first).__name__
+            raise UsageError(
+                f"the step returned a {kind}, whose work is not done: wait for it in the step"
+            )
         self._random = _random_state() != before
         self.step = self._step
         return self._first

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -225,6 +228,36 @@ def test_only_runs_that_can_be_compared_are() -> None:
     assert loading.is_comparable(workload, [run("a"), run("b")])
     assert not loading.is_comparable(workload, [run("a")])
     assert not loading.is_comparable(strategies(a=three, b=three), [run("a"), run("b")])
+
+
+async def _in_a_loop() -> int:
+    return 3
+
+
+def _one_by_one() -> Iterator[int]:
+    yield 3
+
+
+async def _awaited_one_by_one() -> AsyncIterator[int]:
+    yield 3
+
+
+@pytest.mark.parametrize("step", [_in_a_loop, _one_by_one, _awaited_one_by_one])
+def test_a_step_whose_call_runs_nothing_is_refused(step: Callable[[], object]) -> None:
+    for found in (step, SimpleNamespace(step=step), functools.partial(step)):
+        with pytest.raises(UsageError, match="a call of it runs nothing of it"):
+            as_workload(found, name="file.py:it")
+
+
+def test_a_step_that_leaves_its_work_to_a_thread_is_refused() -> None:
+    going_on = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        workload = as_workload(lambda: pool.submit(going_on.wait), name="file.py:it")
+        (strategy,) = (plan.name for plan in workload.strategies())
+        session = workload.prepare(run(strategy), torch.device("cpu"))
+        with pytest.raises(UsageError, match="returned a Future, whose work is not done"):
+            session.step()
+        going_on.set()
 
 
 @pytest.mark.parametrize(
