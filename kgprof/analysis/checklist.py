@@ -141,6 +141,7 @@ EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is 
 
 # torch's registry: data-dependent operator, assert, branch
 _DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}
+_REFUSED = re.compile(r"print|Logger\.\w+|(?:warnings\.)?warn")
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
 NO_COND = "no torch.cond ran in compiled code while MEMORY watched"
@@ -520,25 +521,25 @@ def _no_dynamic_shapes(seen: Seen) -> Answer:
     return _in_compiled(seen, "every size is a constant", failed=symbolic)
 
 
-def _breaks(seen: Seen) -> Iterator[tuple[graph_breaks.GraphBreak, m.Finding]]:
-    events = seen.evidence.once(graph_breaks.collect)
-    return zip(events, graph_breaks.diagnose(events), strict=True)
+def _refusals(seen: Seen) -> Iterator[tuple[m.TorchCause, m.Finding]]:
+    """Breaks, and functions that torch gave up for one."""
+    for found in seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME):
+        if found.refusal is not None:
+            yield found.refusal.cause, found
 
 
 def _no_branch_on_values(seen: Seen) -> Answer:
-    on_values = [
-        finding
-        for event, finding in _breaks(seen)
-        if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)
-    ]
+    on_values = [found for cause, found in _refusals(seen) if _DATA_DEPENDENT & {*cause.gb_ids}]
     return _in_compiled(seen, "no graph break for a value", on_values)
 
 
 def _no_prints(seen: Seen) -> Answer:
+    """By what torch refused, else by the line: a logger may have any name."""
     prints = [
-        finding
-        for event, finding in _breaks(seen)
-        if event.location and _SAYS.search(event.location.text)
+        found
+        for cause, found in _refusals(seen)
+        if _REFUSED.fullmatch(cause.operator)
+        or (found.location and _SAYS.search(found.location.text))
     ]
     return _in_compiled(seen, "no graph break at a line that prints, warns or logs", prints)
 

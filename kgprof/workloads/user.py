@@ -69,7 +69,11 @@ _RUNS_NOTHING: Sequence[tuple[Callable[[object], bool], str, str]] = (
         "a coroutine function",
         "wrap it: def run(): return asyncio.run(step())",
     ),
-    (inspect.isgeneratorfunction, "a generator function", "wrap it: def run(): return list(step())"),
+    (
+        inspect.isgeneratorfunction,
+        "a generator function",
+        "wrap it: def run(): return list(step())",
+    ),
     (
         inspect.isasyncgenfunction,
         "an asynchronous generator function",

@@ -540,6 +540,23 @@ def test_where_every_compilation_failed_no_compiled_function_is_praised() -> Non
     assert PracticeStatus.PASS not in statuses.values(), statuses
 
 
+@pytest.mark.parametrize(
+    ("reason", "practice"),
+    [
+        (written.builtin("bool", gb_id="0170"), "no-branch-on-values"),
+        (written.builtin("print"), "no-prints"),
+    ],
+)
+def test_a_function_that_torch_gave_up_for_a_value_or_a_message_has_one(
+    reason: str, practice: str
+) -> None:
+    """The line says no more than the loop that it stands in."""
+    found = items(written.recording(*written.a_skipped_frame(reason)))
+
+    assert found[practice].status == PracticeStatus.FAIL
+    assert found[practice].evidence.startswith("KGP102: ")
+
+
 def of_a_script(recording: Recording) -> dict[str, ChecklistItem]:
     steps = ScriptRun(step="a call of a compiled function", steps=20, counted={})
     return items(with_run(recording, script=steps))
