@@ -523,14 +523,16 @@ def why_unsteady(run: m.RunReport) -> str:
     """Why the steps of one run took different times, as far as that was looked at."""
     if isinstance(run.load, m.Load) and run.load.is_high:
         busy = f"the machine was busy: {run.load.words}"
-        return busy if _are_alike(run) else f"{busy}; its steps may also do different work"
+        otherwise = "wait" if _are_alike(run) else "do different work"
+        return f"{busy}; its steps may also {otherwise}"
     if (worked := _different_work(run)) is not None:
         return f"its steps do different work, {said(worked, PER_STEP)} ms of CPU time"
     return "its steps do different work or wait, or the machine was busy"
 
 
 def _are_alike(run: m.RunReport) -> bool:
-    """Whether the steps of a script take the CPU equally long; of a function's, nobody knows."""
+    """Whether the steps of a script take the CPU equally long; of a function's, nobody knows. They
+    may yet wait, for a loader or a clock, some longer than others."""
     if run.script is None or isinstance(run.cpu, m.Skipped):
         return False
     return within_process(run.cpu, PER_STEP).is_steady

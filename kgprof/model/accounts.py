@@ -50,6 +50,8 @@ class ScriptAccount(Tagged):
 
     def words(self, phase: RunPhase) -> str:
         """Name a phase; another kind of step with how many there were."""
+        if phase is RunPhase.START:  # most of which may be the program's own preparations
+            return "before the first step"
         if phase is not RunPhase.ANOTHER_KIND_AND_AFTER:
             return str(phase)
         seen = (f"{plural(count, 'time')} {words}" for words, count in self.another_kind.items())

@@ -234,7 +234,7 @@ _BUSY = "the machine was busy: other processes used 1.9 of 2 cores"
 @pytest.mark.parametrize(
     ("load", "cpu_us", "is_script", "why"),
     [
-        (BUSY, STEADY, True, _BUSY),
+        (BUSY, STEADY, True, f"{_BUSY}; its steps may also wait"),
         (BUSY, STEADY, False, f"{_BUSY}; its steps may also do different work"),
         (BUSY, UNSTEADY, True, f"{_BUSY}; its steps may also do different work"),
         (QUIET, UNSTEADY, True, "its steps do different work, 0.920 to 24.2 ms of CPU time"),
@@ -283,6 +283,7 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     )
 
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
+    assert ranked(record).notes == ("not timed without instruments: it took 67 s",)
 
 
 def test_traced_calls_are_no_time_of_another_kind_of_step() -> None:

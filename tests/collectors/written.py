@@ -552,7 +552,10 @@ def a_break() -> list[Any]:
 
 
 def a_skipped_frame(first: str = "") -> list[Any]:
-    reason = f"{first or builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
+    reason = (
+        f"{first or builtin()}\n\n"
+        "*** While handling this graph break, another graph break occurred: ***\n\n"
+    )
     reason += builtin("for", "7000").replace(
         "Failed to trace builtin operator", "graph break in loop"
     )

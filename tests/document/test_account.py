@@ -57,7 +57,7 @@ def slower_than_eager() -> m.Profile:
 RERUN = account(under_listeners=False, START=0.2, COMPILING=0.304, STEPS=0.49, AFTER=0.005)
 UNDER_LISTENERS = account(under_listeners=True, START=0.75, STEPS=0.25)
 LINE = (
-    "8.00 s from first line to end: steps 49 %, compiling 30 %, start and imports 20 % "
+    "8.00 s from first line to end: steps 49 %, compiling 30 %, before the first step 20 % "
     "(rerun without instruments, with warm compile caches; torch was imported before)"
 )
 
@@ -75,7 +75,7 @@ def test_without_a_rerun_the_line_says_what_was_on() -> None:
 
     text = " ".join(Text().render(shown).split())
     assert (
-        "start and imports 75 %, steps 25 % (with kgprof's listeners on; torch was imported before)"
+        "before the first step 75 %, steps 25 % (with kgprof's listeners on; torch was imported before)"
         in text
     )
 
