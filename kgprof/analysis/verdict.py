@@ -84,8 +84,8 @@ def _untimed(runs: m.Runs) -> Remark:
         statuses = [remark.status for remark in remarks]
         text = "; ".join(remark.text for remark in remarks)
         untimed = (run.step.reason for run, _ in scripts if isinstance(run.step, m.Skipped))
-        notes = tuple(f"not timed without instruments: {why}" for why in dict.fromkeys(untimed))
-        return Remark(text, max(statuses, key=WORST_LAST.index), notes=notes)
+        notes = (f"not timed without instruments: {why}" for why in dict.fromkeys(untimed))
+        return Remark(text, max(statuses, key=WORST_LAST.index), (*notes,))
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
     compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")

@@ -76,8 +76,7 @@ def test_without_a_rerun_the_line_says_what_was_on() -> None:
     text = " ".join(Text().render(shown).split())
     assert (
         "before the first step 75 %, steps 25 % (with kgprof's listeners on; "
-        "torch was imported before)"
-        in text
+        "torch was imported before)" in text
     )
 
 
