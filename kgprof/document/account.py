@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.document.breakdown import Bar, LegendEntry, Part, of_parts
+from kgprof.document.breakdown import Bar, LegendEntry, Part
 from kgprof.document.quantity import duration
-from kgprof.document.table import View
+from kgprof.document.table import Shown
 
 TITLE = "Where the time of the run went"
 NAMED_FROM = 0.01  # of the run: smaller phases are left out of the sentence, not of the bar
@@ -24,13 +24,6 @@ COLOURS = {
     m.RunPhase.ANOTHER_KIND_AND_AFTER: "other",
     m.RunPhase.REST: "other",
 }
-
-
-class Picture(View):
-    title: str
-    sentence: str
-    bar: Bar
-    legend: Sequence[LegendEntry]
 
 
 def sentence(profile: m.Profile) -> str:
@@ -65,7 +58,7 @@ def measured(account: m.ScriptAccount) -> str:
     return f"{how}{caches if compiled else ''}; torch was imported before"
 
 
-def picture(profile: m.Profile) -> Picture | None:
+def picture(profile: m.Profile) -> Shown | None:
     account = _account(profile)
     if account is None:
         return None
@@ -74,12 +67,11 @@ def picture(profile: m.Profile) -> Picture | None:
     for each in account.phases:
         colour = COLOURS[each.phase]
         name = account.words(each.phase)
-        title = f"{name}: {duration(each.us)}"
-        parts.append(Part(kind=colour, letter="", length=each.share, share=each.share, title=title))
-        entries.append(LegendEntry("k", colour, f"{name} {duration(each.us)}"))
+        took = duration(each.us)
+        parts.append(Part(colour, "", each.share, each.share, f"{name}: {took}"))
+        entries.append(LegendEntry("k", colour, f"{name} {took}"))
     words = sentence(profile)
-    bar = Bar(anchor="", run="", caption="", description=words, segments=of_parts(parts))
-    return Picture(title=TITLE, sentence=words, bar=bar, legend=tuple(entries))
+    return Shown(title=TITLE, sentence=words, bar=Bar(words, parts), legend=entries)
 
 
 def _account(profile: m.Profile) -> m.ScriptAccount | None:

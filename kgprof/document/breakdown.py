@@ -1,14 +1,14 @@
 """The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they
 need neither style nor script."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Cells, Drawing, Table, View, plain
+from kgprof.document.table import Cell, Cells, Drawing, Shown, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -208,23 +208,29 @@ class Part(View, kw_only=False):
     title: str = ""
 
 
-class Segment(View):
-    kind: str
-    x: str
-    width: str
-    middle: str
-    letter: str
-    share: str
-    wide: bool  # the share fits on a wide screen only
-    title: str
-
-
-class Bar(View):
-    anchor: str
-    run: str
-    caption: str
+class Bar(View, kw_only=False):
     description: str  # the bar in words
-    segments: Sequence[Segment]
+    parts: Sequence[Part]
+    run: str = ""
+    caption: str = ""
+    anchor: str = ""
+
+    @property
+    def segments(self) -> Iterator[Shown]:
+        """One after the other from the left; a letter and a share where there is room for them."""
+        x = 0.0
+        for part in self.parts:
+            yield Shown(
+                kind=part.kind,
+                x=of_width(x),
+                width=of_width(part.length),
+                middle=of_width(x + part.length / 2),
+                letter=part.letter if part.length >= _LETTER_FROM else "",
+                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
+                wide=part.length < _SHARE_ALWAYS_FROM,  # the share fits on a wide screen only
+                title=part.title,
+            )
+            x += part.length
 
 
 class Bars(Drawing, kw_only=False):
@@ -249,27 +255,6 @@ def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]
     return having(runs, "kernels", m.KernelBreakdown)
 
 
-def of_parts(parts: Sequence[Part]) -> Sequence[Segment]:
-    """One after the other from the left; a letter and a share where there is room for them."""
-    segments = []
-    x = 0.0
-    for part in parts:
-        segments.append(
-            Segment(
-                kind=part.kind,
-                x=of_width(x),
-                width=of_width(part.length),
-                middle=of_width(x + part.length / 2),
-                letter=part.letter if part.length >= _LETTER_FROM else "",
-                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
-                wide=part.length < _SHARE_ALWAYS_FROM,
-                title=part.title,
-            )
-        )
-        x += part.length
-    return segments
-
-
 def legend_of(family: str, *entries: Sequence[str]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
     return Legend([LegendEntry(family, *entry) for entry in entries])
@@ -283,20 +268,13 @@ def legend(present: Collection[str]) -> Sequence[LegendEntry]:
     ]
 
 
-class Length(View):
-    name: str
-    value: str
-    width: str
-    first: bool = False
-
-
 class Lengths(Drawing):
     """A row and a bar each, all on one scale."""
 
     kind: ClassVar[str] = "lengths"
     what: str
     unit: str
-    rows: Sequence[Length]
+    rows: Sequence[Shown]
 
 
 def lengths(
@@ -307,5 +285,5 @@ def lengths(
     for name, value in rows:
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
         width = of_width(max(value, 0.0) / longest)
-        made.append(Length(name=name, value=words, width=width, first=name == marked))
+        made.append(Shown(name=name, value=words, width=width, first=name == marked))
     return Lengths(what=what, unit=unit, rows=made)

@@ -294,7 +294,7 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     shares = [
         f"{each.key.slug}: {roofline_table.sentence(kernels, of)}" for _, each, kernels, of in found
     ]
-    blocks: Blocks = (table.only(*roofline_table.IN_MARKDOWN), against, *shares)
+    blocks: Blocks = (table, against, *shares)
     title = f"Roofline: the largest kernels of {run.key.slug}"
     yield Section(title, blocks, folded=True, noun="kernels")
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words, trace_table
-from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
+from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend
 from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.document.table import Block, Fold, Table, View, plain
+from kgprof.document.table import Block, Fold, Shown, Table, View, plain
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -28,9 +28,6 @@ class Plot(View):
     width: str
     middle: str
     limit: str  # the budget; empty: none, or beyond the plot
-
-
-Shown = dict[str, object]  # what the template alone reads, by name
 
 
 def compare_part(
@@ -208,17 +205,16 @@ def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     whole = window_us(trace, after) or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps
     over = f", mean of {count(steps)}" if trace.per == "step" else ""
-    segments = [
-        Part(kind=kind, letter=LETTERS[kind], length=us / (longest_us or 1.0), share=us / whole)
-        for kind, us in parts.items()
-    ]
+    ms = f"{milliseconds(whole)} ms"
     words = [f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items()]
     return Bar(
-        anchor="",
-        run=name,
-        caption=f"{milliseconds(whole)} ms per {trace.per} under the profiler{over}",
-        description=f"{name}: {milliseconds(whole)} ms: {', '.join(words)}",
-        segments=of_parts(segments),
+        f"{name}: {ms}: {', '.join(words)}",
+        [
+            Part(kind, LETTERS[kind], us / (longest_us or 1.0), us / whole)
+            for kind, us in parts.items()
+        ],
+        name,
+        f"{ms} per {trace.per} under the profiler{over}",
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.breakdown import Bar, LegendEntry, Part, of_parts
+from kgprof.document.breakdown import Bar, LegendEntry, Part
 from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
@@ -21,8 +21,7 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
-    known,
-    missing,
+    dashed,
     number,
     plain,
     sized,
@@ -82,7 +81,7 @@ def compile_table(runs: m.Runs) -> Table:
     ]
     missed = []
     for name, cell_of in _OFFERED.items():
-        cells = [cell_of(compiled) for _, _, compiled in found]
+        cells = [dashed(cell_of)(compiled) for _, _, compiled in found]
         if any(cell.measured for cell in cells):
             headings.append(name)
             for shown, cell in zip(rows, cells, strict=True):
@@ -93,25 +92,28 @@ def compile_table(runs: m.Runs) -> Table:
     return replace(plain("Compilation per run", headings, rows), notes=notes)
 
 
-def _looks(compiled: m.CompileSummary, what: str) -> Cell:
+def _looks(what: str, compiled: m.CompileSummary) -> Cell:
     """Of all caches together; below it each of them."""
-    if isinstance(compiled.caches, m.Skipped):
-        return missing(compiled.caches)
-    each = {tally.cache: int(getattr(tally, what)) for tally in compiled.caches}
+    each = {tally.cache: int(getattr(tally, what)) for tally in m.known(compiled.caches)}
     return whole(
         sum(each.values()), *(f"{name} {number}" for name, number in each.items() if number)
     )
 
 
-def _on_disk(kept: m.CacheFolder) -> Cell:
+def _peak(name: str, compiled: m.CompileSummary) -> Cell:
+    return peak_cell(name, m.known(compiled.compiling))
+
+
+def _on_disk(compiled: m.CompileSummary) -> Cell:
+    kept = m.known(compiled.cache)
     return sized(kept.bytes, plural(kept.files, "file"))
 
 
 _OFFERED: Mapping[str, Callable[[m.CompileSummary], Cell]] = {
-    "host peak while compiling": lambda made: known(made.compiling, partial(peak_cell, "resident")),
-    "GPU peak while compiling": lambda made: known(made.compiling, partial(peak_cell, "allocated")),
-    **{f"cache {what}": partial(_looks, what=what) for what in ("hits", "misses", "bypasses")},
-    "cache on disk": lambda made: known(made.cache, _on_disk),
+    "host peak while compiling": partial(_peak, "resident"),
+    "GPU peak while compiling": partial(_peak, "allocated"),
+    **{f"cache {what}": partial(_looks, what) for what in ("hits", "misses", "bypasses")},
+    "cache on disk": _on_disk,
 }
 
 
@@ -164,15 +166,9 @@ def stage_bars(runs: m.Runs, limits: Limits) -> Sequence[Bar]:
         made = plural(len(each), "compilation")
         if isinstance(run.compile, m.CompileSummary) and len(run.compile.compilations) != len(each):
             made = f"{len(each)} of {len(run.compile.compilations):,} compilations"
-        words = ", ".join(part.title for part in parts)
-        bar = Bar(
-            anchor=anchor(index),
-            run=one_line(run.key.slug, limits.name),
-            caption=f"{figure(whole)} s in {made}",
-            description=f"{figure(whole)} s: {words}",
-            segments=of_parts(parts),
-        )
-        bars.append(bar)
+        words = f"{figure(whole)} s: {', '.join(part.title for part in parts)}"
+        name = one_line(run.key.slug, limits.name)
+        bars.append(Bar(words, parts, name, f"{figure(whole)} s in {made}", anchor(index)))
     return bars
 
 

@@ -15,7 +15,7 @@ from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
 from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Block, Cell, Table, known, number, plain, row, timed
+from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
 from kgprof.wording import plural
 
 HEADINGS = (
@@ -64,16 +64,18 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     scale = 1e-3 if one.per == "step" else 1.0
     per = f" ms/{one.per}"
 
-    def break_even(found: m.BreakEven) -> Cell:
+    @dashed
+    def break_even(when: m.BreakEven | m.Skipped) -> Cell:
+        found = m.known(when)
         details = [f"≈ {figure(found.after_s)} s of running"]
         if not isinstance(found.units, m.Skipped):
             details.insert(0, plural(round(found.units), unit.name, unit.plural))
-        return Cell(plural(round(found.steps), "step"), details, value=found.steps)
+        return written(found.steps, lambda steps: plural(round(steps), "step"), *details)
 
     return (
         Cell(one.verdict, saved),
-        known(one.cold, break_even),
-        known(one.warm, break_even),
+        break_even(one.cold),
+        break_even(one.warm),
         number(one.cold_s),
         timed(one.warm_s),
         number(one.eager_s),

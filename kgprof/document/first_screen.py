@@ -13,8 +13,8 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
-from kgprof.document.breakdown import Part, Segment, legend, of_parts
-from kgprof.document.compare_part import Shown, parts_of, plot, window_us
+from kgprof.document.breakdown import Bar, Part, legend
+from kgprof.document.compare_part import parts_of, plot, window_us
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList, not_applied
@@ -22,7 +22,7 @@ from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import Limits, anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
 from kgprof.document.summary import made, speedup_words
-from kgprof.document.table import View, bounded
+from kgprof.document.table import Shown, View, bounded
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
@@ -43,42 +43,15 @@ class Tile(View, kw_only=False):
     tone: str = ""  # a class: "worse", "better", "attention"
 
 
-class RunBar(View):
-    leads_to: str
-    run: str
-    first: bool
-    speedup: str
-    time: str
-    width: str
-    title: str
-
-
-class Step(View):
-    """Something to do, or what a change is put down to."""
-
-    text: str
-    code: str = ""
-    place: str = ""
-    amount: str
-    leads_to: str = ""
-    width: str = ""  # of its bar
-    remedy: str = ""
-    about: str = ""
-
-
-class BusyBar(View):
+class BusyBar(Bar, kw_only=True):
     """100 % is the time in which the GPU (on a CPU: an operator) was busy."""
 
-    leads_to: str
-    run: str
-    description: str
-    segments: Sequence[Segment]
     busy: str
     of_step: str
     width: str
 
 
-def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
+def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Shown:
     runs = profile.runs
     by_speed = ranked(runs)
     comparison = profile.comparison
@@ -86,8 +59,8 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
     marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
     busy = [*_both_sides(comparison)] if comparison else []
     busy = busy or [*_busy(runs, by_speed, limits)]
-    kinds = {segment.kind for bar in busy for segment in bar.segments}
-    shown: dict[str, object] = {
+    kinds = {part.kind for bar in busy for part in bar.parts}
+    shown: Shown = {
         "account": picture(profile),
         "has_winner": by_speed is not None and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
@@ -218,12 +191,12 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
 # ----------------------------------------------------------- the runs by speed, and by what they do
 
 
-def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[RunBar]:
+def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Shown]:
     longest = max(time.median for _, time in found.runs) or 1.0
     index = {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         name = one_line(run.key.slug, limits.name)
-        yield RunBar(
+        yield Shown(
             leads_to=anchor(index[run.key]),
             run=name,
             first=not place and found.has_winner,
@@ -244,28 +217,28 @@ def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBa
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
             name = one_line(run.key.slug, limits.name)
-            yield _busy_bar(name, parts, us, share, leads_to=f"kernels-{anchor(index)}")
+            yield _busy_bar(name, parts, us, share, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
-    run: str, parts: Mapping[str, float], us: float, share: float, *, leads_to: str = ""
+    run: str, parts: Mapping[str, float], us: float, share: float, anchor: str = ""
 ) -> BusyBar:
     """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the
     step."""
     whole = sum(parts.values())
     words = []
-    segments = []
+    drawn = []
     for kind, part_us in parts.items():
         name = breakdown.NAMES[kind]
         part = part_us / whole
         words.append(f"{name} {100 * part:.0f} %")
-        segments.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
+        drawn.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
     description = ", ".join(words)
     return BusyBar(
-        leads_to=leads_to,
-        run=run,
-        description=description if leads_to else f"{run}: {description}",
-        segments=of_parts(segments),
+        description if anchor else f"{run}: {description}",
+        drawn,
+        run,
+        anchor=anchor,
         busy=duration(us),
         of_step=f"{100 * share:.0f} %",
         width=of_width(share),
@@ -275,7 +248,7 @@ def _busy_bar(
 # ----------------------------------------------------- what to do, and what a change is put down to
 
 
-def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
+def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Shown]:
     root = profile.environment.source_root
     for action in profile.actions:
         saves = action.saves
@@ -288,7 +261,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         line = action.location.text.strip() if action.location else ""
         places = [_lines(file, lines, root, limits) for file, lines in action.lines.items()]
         about = f"{action.run.slug}, {action.rule}, {how}"
-        yield Step(
+        yield Shown(
             text=one_line(action.text, 2 * limits.name),
             code=clip(one_line(action.fix or line, limits.name), _CODE),
             place=", ".join(places),
@@ -299,15 +272,15 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         )
 
 
-def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) -> Iterator[Step]:
+def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) -> Iterator[Shown]:
     explained = [
         (cause, cause.explains_us) for cause in found.causes if isinstance(cause.explains_us, float)
     ]
     longest = max((abs(us) for _, us in explained), default=0.0) or 1.0
 
-    def step(cause: m.Cause, amount: str, width: str = "") -> Step:
+    def step(cause: m.Cause, amount: str, width: str = "") -> Shown:
         place = cause.place
-        return Step(
+        return Shown(
             text=one_line(cause.text, limits.name),
             place=_lines(place.file, [place.line], root, limits) if place else "",
             amount=amount,
@@ -322,7 +295,9 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
     run = next((run for run in found.runs if run.causes), None)
     if run is not None and isinstance(run.remainder_us, float) and explained:
         us = run.remainder_us
-        yield Step(text="not explained", amount=f"{us:+.1f}", width=of_width(abs(us) / longest))
+        amount = f"{us:+.1f}"
+        width = of_width(abs(us) / longest)
+        yield Shown(text="not explained", place="", amount=amount, width=width, leads_to="")
 
 
 def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:

@@ -18,7 +18,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, importance
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
 from kgprof.document.run_parts import having, run_part
-from kgprof.document.table import Block, Drawing, Fold, Table, View, plain
+from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
 from kgprof.wording import plural, relative
 
 ROW = 24  # pixels
@@ -41,21 +41,11 @@ class Item(m.Model, kw_only=False):
     file: str = ""  # its place in short: "policy.py:77"
 
 
-class Box(View):
-    style: str
-    x: str
-    y: int
-    width: str
-    label: str  # empty where there is no room for it
-    title: str
-    file: str = ""  # likewise
-
-
 class Icicle(Drawing):
     kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int
-    boxes: Sequence[Box]
+    boxes: Sequence[Shown]
     left_out: Sequence[str]  # in words
 
 
@@ -85,7 +75,7 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
         item = items[node]
         share = item.width / whole
         if share >= least:
-            box = Box(
+            box = Shown(
                 style=item.style if share >= _WIDE else f"{item.style} narrow",
                 x=of_width(starts[node] / whole),
                 y=ROW * depth[node],
@@ -101,7 +91,7 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     if narrower := len(shallow) - len(boxes):
         width = f"{100 * least:.2g} % of the step"
         left_out.append(f"{plural(narrower, 'frame')} narrower than {width}")
-    height = ROW + max((box.y for box in boxes), default=0)
+    height = ROW + max((box["y"] for box in boxes), default=0)
     return Icicle(label=label, height=height, boxes=boxes, left_out=left_out)
 
 

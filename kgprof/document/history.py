@@ -10,7 +10,7 @@ from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
 from kgprof.document.sheet import Section, Sheet
-from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Table, View, missing, plain
+from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Shown, Table, missing, plain
 from kgprof.wording import plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
@@ -18,20 +18,12 @@ _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
 
 
-class Mark(View, kw_only=False):
-    x: str
-    y: float
-    title: str
-    label: str
-    worse: bool
-
-
 class Line(Drawing):
     kind: ClassVar[str] = "line"
     description: str
     height: int
     bottom: int
-    marks: Sequence[Mark]
+    marks: Sequence[Shown]
     lines: Sequence[tuple[str, float, str, float]]  # between neighbours that were both measured
     up: Sequence[tuple[float, str]]
 
@@ -175,7 +167,7 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         commit = found.recordings[at].commit[:7] or str(at + 1)
         label = "" if at % every else commit
         worse = step is not None and step.verdict is m.MetricVerdict.WORSE
-        marks.append(Mark(x(at), y(number), words, label, worse))
+        marks.append(Shown(x=x(at), y=y(number), title=words, label=label, worse=worse))
     lines = [
         (x(one), y(measured[one]), x(other), y(measured[other]))
         for one, other in pairwise(measured)

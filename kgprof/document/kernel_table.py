@@ -30,9 +30,9 @@ from kgprof.document.table import (
     Cells,
     Column,
     Fold,
-    Row,
     Small,
     Table,
+    dashed,
     missing,
     number,
     plain,
@@ -84,9 +84,6 @@ def known_lines(kernels: m.KernelBreakdown) -> str:
 
 
 def idle_sentence(kernels: m.KernelBreakdown) -> str:
-    """Empty on a CPU."""
-    if kernels.device != "cuda":
-        return ""
     if isinstance(kernels.idle, m.Skipped):
         return f"reasons for GPU idle time unknown: {kernels.idle.reason}"
     causes = []
@@ -107,9 +104,10 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         if kernels.device != "cuda":
             continue
         name = run.key.slug
-        said = (steps_sentence(kernels), input_copies_sentence(kernels))
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
-        blocks += [f"{sentence}." for sentence in said if sentence]
+        blocks += [
+            f"{said}." for said in (*steps_sentence(kernels), *input_copies_sentence(kernels))
+        ]
         for title, spans in (
             ("compiled region", kernels.by_region),
             ("user span", kernels.by_span),
@@ -134,7 +132,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
     def drawn(cause: str, us: float, style: str) -> tuple[str, str, Cell]:
         per_step, of_window = _idle(us, kernels)
         title = f"{cause}: {per_step} {unit}, {of_window} of the window"
-        return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
+        return per_step, of_window, Cell(bar=us / scale_us, title=title, bar_style=style)
 
     rows: list[Cells] = []
     for field, cause, meaning, style in _CAUSES:
@@ -167,17 +165,18 @@ def _largest(spans: Sequence[m.SpanTotal], limits: Limits) -> list[m.SpanTotal]:
     return ordered
 
 
-def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
-    """Empty where no CUDA graph was launched."""
+def input_copies_sentence(kernels: m.KernelBreakdown) -> Iterator[str]:
+    """Nothing where no CUDA graph was launched."""
     copies = kernels.input_copies
     if isinstance(copies, m.Skipped):
-        return ""
+        return
     if not copies.count:
         launches = plural(copies.replays, "CUDA-graph launch", "CUDA-graph launches")
-        return f"No input was copied before {launches}"
+        yield f"No input was copied before {launches}"
+        return
     each = figure(copies.total_us / copies.count)
     in_all = "per step" if kernels.steps else "in all"
-    return (
+    yield (
         "Inputs copied because their address changes between CUDA-graph replays: "
         f"{plural(copies.count, 'copy', 'copies')} of {each} µs each on average before "
         f"{plural(copies.replays, 'launch', 'launches')}, "
@@ -186,11 +185,8 @@ def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     )
 
 
-def host_sentence(kernels: m.KernelBreakdown) -> str:
-    """The largest parts of the host's step; empty where that is not known."""
-    host = kernels.host_time
-    if isinstance(host, m.Skipped):
-        return ""
+def host_sentence(host: m.HostTime) -> str:
+    """The largest parts of it."""
     parts = sorted((part for part in host.parts if part.mean_us), key=lambda part: -part.mean_us)
     named = [
         f"{part.name} {figure(part.mean_us)} ({percent(share_of(part.mean_us, host.mean_us))})"
@@ -202,11 +198,7 @@ def host_sentence(kernels: m.KernelBreakdown) -> str:
     return f"{step}: {', '.join(named)}"
 
 
-def queue_sentence(kernels: m.KernelBreakdown) -> str:
-    """Empty on a CPU, and where the trace does not say."""
-    queue = kernels.queue
-    if isinstance(queue, m.Skipped):
-        return ""
+def queue_sentence(queue: m.LaunchQueue) -> str:
     spread = span(figure(queue.p10_us), figure(queue.p90_us))
     return (
         f"launch delay median {figure(queue.median_us)} µs (p10 to p90 {spread}), queue depth mean "
@@ -215,29 +207,27 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
     )
 
 
-def sentences(kernels: m.KernelBreakdown) -> Sequence[str]:
+def sentences(kernels: m.KernelBreakdown) -> Iterator[str]:
     """Why the device was idle, what was copied, and the host's step, as far as they are known."""
-    made = (
-        idle_sentence(kernels),
-        input_copies_sentence(kernels),
-        host_sentence(kernels),
-        queue_sentence(kernels),
-    )
-    return [sentence for sentence in made if sentence]
+    if kernels.device == "cuda":
+        yield idle_sentence(kernels)
+    yield from input_copies_sentence(kernels)
+    if isinstance(kernels.host_time, m.HostTime):
+        yield host_sentence(kernels.host_time)
+    if isinstance(kernels.queue, m.LaunchQueue):
+        yield queue_sentence(kernels.queue)
 
 
-def steps_sentence(kernels: m.KernelBreakdown) -> str:
-    """Empty where no marked step launched anything. Of an even number of steps the lower median."""
-    steps = sorted(
-        (step for step in kernels.by_step if step.span != _UNATTRIBUTED),
-        key=lambda step: step.total_us,
-    )
-    if not steps:
-        return ""
-    least, median, most = steps[0], steps[(len(steps) - 1) // 2], steps[-1]
-    named = (("least", least), ("median", median), ("most", most))
-    said = (f"{word} {figure(step.total_us)} µs ({step.span})" for word, step in named)
-    return f"GPU time by the step that launched it, {plural(len(steps), 'step')}: {', '.join(said)}"
+def steps_sentence(kernels: m.KernelBreakdown) -> Iterator[str]:
+    """Nothing where no marked step launched anything. Of an even number of steps the lower
+    median."""
+    marked = (step for step in kernels.by_step if step.span != _UNATTRIBUTED)
+    steps = sorted(marked, key=lambda step: step.total_us)
+    if steps:
+        named = {"least": steps[0], "median": steps[(len(steps) - 1) // 2], "most": steps[-1]}
+        each = [f"{word} {figure(step.total_us)} µs ({step.span})" for word, step in named.items()]
+        launched = f"the step that launched it, {plural(len(steps), 'step')}"
+        yield f"GPU time by {launched}: {', '.join(each)}"
 
 
 def _span_table(
@@ -272,8 +262,7 @@ def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
         most = limits.kernel_rows if index in first else min(limits.kernel_rows, limits.other_rows)
         blocks: list[Block] = [*kernels.warnings[: limits.lines]]
         if most:
-            table = kernel_table(run, kernels, root, replace(limits, kernel_rows=most))
-            blocks.append(_against_the_card(kernels, table))
+            blocks.append(kernel_table(run, kernels, root, replace(limits, kernel_rows=most)))
             if rest := kernels.rows[most:][: limits.more_kernels]:
                 table = _more_kernels(run, rest, most, limits)
                 blocks.append(Fold(f"{len(rest):,} more kernels", (table,)))
@@ -316,36 +305,6 @@ def _more_kernels(
     )
 
 
-def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
-    """The table with each kernel's bound, how much of the measured peak it reaches, what it could
-    save, and how it was launched; as it is where the card was not measured."""
-    if not isinstance(kernels.roofline, m.Roofline):
-        return table
-    launches = collected((each.name, each) for each in kernels.roofline.rows)
-    rows = []
-    for kernel, shown in zip(kernels.rows, table.rows, strict=False):
-        alike = launches.get(kernel.name, [])
-        rank, name, *others = shown.cells
-        words = tuple(map(launch_words, alike[:9]))
-        more = plural(len(alike) - 1, "more launch shape")
-        name = replace(name, below=(*name.below, *_first_open(words, 1, "from", more)))
-        could_save = _could_save(alike, steps_of(kernels))
-        cells = (rank, name, *others, _bound_of(alike), could_save)
-        rows.append(replace(shown, cells=cells))
-    totals = [replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals]
-    bound = Column(
-        "bound by",
-        style="",
-        title="of the launches with the most time; share of the peak measured on this card",
-    )
-    saves = Column(
-        "could save, \N{MICRO SIGN}s/step",
-        title="at most: if it ran at the peak that its bound allows",
-    )
-    columns = (*table.columns, bound, saves)
-    return replace(table, rows=rows, totals=totals, columns=columns)
-
-
 def _first_open(texts: Sequence[str], most: int, style: str, more: str) -> Sequence[Small]:
     """The first ``most`` in sight, the others behind the words ``more``."""
     parts = (Small(texts[:most], style), Small(texts[most:], style, more))
@@ -367,7 +326,7 @@ _OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def launch_words(one: m.KernelLaunches) -> str:
+def _launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
     values = [(getattr(one, field), words) for field, words in _OF_A_LAUNCH.items()]
     parts = [words(value) for value, words in values if not isinstance(value, m.Skipped)]
@@ -386,17 +345,16 @@ def extent(sizes: Sequence[int]) -> str:
     return "\N{MULTIPLICATION SIGN}".join(f"{number:,}" for number in sizes[: last + 1])
 
 
+@dashed
 def _bound_of(alike: Sequence[m.KernelLaunches]) -> Cell:
     if not alike:
         return missing("this kernel is not among the largest, which report.json holds")
     first = max(alike, key=lambda each: each.total_us)
-    if isinstance(first.bound, m.Skipped):
-        return missing(first.bound)
+    bound = m.known(first.bound)
     if isinstance(first.of_ceiling, m.Skipped):
-        return Cell(first.bound)
+        return Cell(bound)
     share = first.of_ceiling
-    details = (f"{percent(share)} of peak",)
-    return Cell(first.bound, details, value=share, bar=min(share, 1.0))
+    return Cell(bound, (f"{percent(share)} of peak",), value=share, bar=share)
 
 
 def _could_save(alike: Sequence[m.KernelLaunches], steps: int) -> Cell:
@@ -418,22 +376,9 @@ def kernel_table(
     length: int = KERNEL_NAME_LENGTH,
 ) -> Table:
     """The largest kernels under names of ``length`` characters; below them what the others and all
-    of them come to."""
-    shown = kernels.rows[: limits.kernel_rows]
-    names = distinct_names([kernel.name for kernel in shown], length, limits.name)
-    rows = [
-        _kernel_row(rank, kernel, name, root, limits)
-        for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1)
-    ]
-    calls = count(sum(kernel.count for kernel in kernels.rows))
-    name = f"all kernels, {unit(kernels)}"
-    totals = [row("", name, "", calls, milliseconds(kernels.total_us), "100.0 %", "")]
-    if rest := kernels.rows[limits.kernel_rows :]:
-        calls = count(sum(kernel.count for kernel in rest))
-        ms = milliseconds(sum(kernel.total_us for kernel in rest))
-        share = percent(sum(kernel.share for kernel in rest))
-        totals.insert(0, row("", f"{len(rest):,} more", "", calls, ms, share, ""))
-    headings = (
+    of them come to. Where the card was measured, each with its bound, how much of the measured peak
+    it reaches, what it could save, and how it was launched."""
+    headings: list[str | Column] = [
         Column("#", style="number rank"),
         Column("kernel", style="name"),
         Column("kind", style="kind"),
@@ -441,10 +386,45 @@ def kernel_table(
         "total ms",
         "share",
         "median \N{MICRO SIGN}s (min to max)",
-    )
+    ]
+    launches: dict[str, list[m.KernelLaunches]] | None = None
+    if isinstance(kernels.roofline, m.Roofline):
+        launches = collected((each.name, each) for each in kernels.roofline.rows)
+        headings += _OF_THE_CARD
+    shown = kernels.rows[: limits.kernel_rows]
+    names = distinct_names([kernel.name for kernel in shown], length, limits.name)
+    rows: list[Cells] = []
+    for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1):
+        alike = launches.get(kernel.name, []) if launches is not None else []
+        cells = _kernel_cells(rank, kernel, name, alike, root, limits)
+        if launches is not None:
+            cells = (*cells, _bound_of(alike), _could_save(alike, steps_of(kernels)))
+        rows.append(cells)
+    calls = count(sum(kernel.count for kernel in kernels.rows))
+    name = f"all kernels, {unit(kernels)}"
+    empty = [""] * (len(headings) - 6)
+    totals = [row("", name, "", calls, milliseconds(kernels.total_us), "100.0 %", *empty)]
+    if rest := kernels.rows[limits.kernel_rows :]:
+        calls = count(sum(kernel.count for kernel in rest))
+        ms = milliseconds(sum(kernel.total_us for kernel in rest))
+        share = percent(sum(kernel.share for kernel in rest))
+        totals.insert(0, row("", f"{len(rest):,} more", "", calls, ms, share, *empty))
     label = f"Kernels of {run.key.slug}"
     table = plain(label, headings, rows, style="sortable filtered", named_by=1)
     return replace(table, totals=totals)
+
+
+_OF_THE_CARD = (
+    Column(
+        "bound by",
+        style="",
+        title="of the launches with the most time; share of the peak measured on this card",
+    ),
+    Column(
+        "could save, \N{MICRO SIGN}s/step",
+        title="at most: if it ran at the peak that its bound allows",
+    ),
+)
 
 
 def distinct_names(names: Sequence[str], length: int, longest: int) -> Sequence[str]:
@@ -463,18 +443,28 @@ def _alike(shown: Mapping[str, str]) -> list[str]:
     return [name for name, short in shown.items() if times[short] > 1]
 
 
-def name_cell(whole_name: str, name: str, limits: Limits, *below: Small) -> Cell:
-    """A short name, and the whole one for those who hover."""
-    full = middle_out(one_line(whole_name, _WHOLE), limits.name)
-    return Cell(name, title=full if full != name else "", below=below)
-
-
-def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Limits) -> Row:
+def _kernel_cells(
+    rank: int,
+    kernel: m.KernelRow,
+    name: str,
+    alike: Sequence[m.KernelLaunches],
+    root: str,
+    limits: Limits,
+) -> Cells:
+    """``name``: a short one; those who hover see the whole. ``alike``: the launches that the card
+    was measured for."""
+    whole_name = middle_out(one_line(kernel.name, _WHOLE), limits.name)
     ops = kernel.ops[: limits.lines]
     more_ops = f"and {plural(len(ops) - _OPS, 'more operation')}"
     lines = places(kernel.lines, root, limits)
     more_lines = f"and {plural(len(kernel.lines) - 1, 'more line')}"
-    below = (*_first_open(ops, _OPS, "ops", more_ops), *_first_open(lines, 1, "from", more_lines))
+    launches = tuple(map(_launch_words, alike[:9]))
+    more_launches = plural(len(alike) - 1, "more launch shape")
+    below = (
+        *_first_open(ops, _OPS, "ops", more_ops),
+        *_first_open(lines, 1, "from", more_lines),
+        *_first_open(launches, 1, "from", more_launches),
+    )
     colour = f"k-{kernel.kind.value}"
     kind = Cell(
         name=kernel.kind.value,
@@ -483,9 +473,9 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
         below=(Small((kernel.generator,), "detail"),),
         title=kernel.rule,
     )
-    return row(
+    return (
         count(rank),
-        name_cell(kernel.name, name, limits, *below),
+        Cell(name, title=whole_name if whole_name != name else "", below=below),
         kind,
         whole(kernel.count),
         number(kernel.total_us / 1000),

@@ -11,7 +11,7 @@ from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
 from kgprof.document.run_parts import collected, run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, known, number, plain, sized
+from kgprof.document.table import Block, Cell, number, plain, several, sized, written
 from kgprof.wording import plural
 
 
@@ -52,25 +52,22 @@ def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
     return sized(getattr(peaks, f"{name}_bytes"), *before)
 
 
+def _peaks(peaks: m.MemoryPeaks) -> Sequence[Cell]:
+    pools = sized(peaks.graph_pool_bytes, f"{size(peaks.graph_pool_allocated_bytes)} allocated")
+    return *(peak_cell(name, peaks) for name in ("allocated", "reserved", "resident")), pools
+
+
 def _cells(memory: m.MemorySummary) -> Sequence[Cell]:
     """In the order of _TITLES."""
     alone = len(memory.warm_up_reads)
-    peaks = memory.peaks
     warm_up = [f"{plural(alone, 'line')} in warm-up only"] if alone else []
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
         number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
-        *(known(peaks, partial(peak_cell, name)) for name in ("allocated", "reserved", "resident")),
-        known(
-            peaks,
-            lambda p: sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated"),
-        ),
+        *several(memory.peaks, 4, _peaks),
         sized(memory.taken_bytes),
-        known(
-            memory.over_eager_bytes,
-            lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over)),
-        ),
-        known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times)),
+        written(memory.over_eager_bytes, signed, memory.over_eager_of),
+        written(memory.of_eager, ratio, *overhead),
         sized(memory.budget_bytes),
     )
 
@@ -95,7 +92,7 @@ _TITLES = {
 
 
 def _cell(at: int, run: m.RunReport) -> Cell:
-    return known(run.memory, lambda memory: _cells(memory)[at])
+    return _cells(m.known(run.memory))[at]
 
 
 COLUMNS = [

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.finding_list import Anchors, Place, place
+from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, duration, figure
-from kgprof.document.table import Fact, View, timed
+from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
 
 # In the order in which they are shown.
@@ -29,53 +29,36 @@ MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}
 
 
-class Practice(View, kw_only=False):
-    status: m.PracticeStatus
-    mark: str
-    title: str
-    evidence: str
-    anchors: Sequence[str]  # of the findings that speak against it
-
-
-class Weighing(View):
-    verdict: str
-    text: str
-    place: Place | None
-    guarded: str
-    always: str
-    figures: Sequence[Fact]
-
-
 def tally(items: Sequence[m.ChecklistItem]) -> str:
     """ "2 fail, 7 pass, 3 not observed"."""
     counts = Counter(item.status for item in items)
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Practice]:
+def practices(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
     for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status)):
         found = dict.fromkeys(anchors[mark] for mark in item.findings if mark in anchors)
-        practice = Practice(
-            item.status,
-            MARKS[item.status],
-            item.title,
-            item.evidence,
-            [*found][: limits.lines],
+        practice = Shown(
+            status=item.status,
+            mark=MARKS[item.status],
+            title=item.title,
+            evidence=item.evidence,
+            anchors=[*found][: limits.lines],  # of the findings that speak against it
         )
         shown.append(practice)
     return shown[: limits.lines]
 
 
-def memory_contract(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Practice]:
+def memory_contract(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
     about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
     return practices(replace(profile, checklist=about), anchors, limits)
 
 
-def weighings(profile: m.Profile, limits: Limits) -> Sequence[Weighing]:
+def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded = trade_off.guarded.slug
@@ -88,7 +71,7 @@ def weighings(profile: m.Profile, limits: Limits) -> Sequence[Weighing]:
             _fact(always, trade_off.net_always),
         )
         at = trade_off.location
-        weighing = Weighing(
+        weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
             place=place(at, profile.environment.source_root, limits) if at else None,

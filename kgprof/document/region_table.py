@@ -2,8 +2,9 @@
 tuned for it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from kgprof import model as m
 from kgprof.document import breakdown
@@ -17,13 +18,14 @@ from kgprof.document.table import (
     Cell,
     Cells,
     Table,
-    known,
     missing,
     number,
     plain,
+    several,
     share,
     sized,
     whole,
+    written,
 )
 from kgprof.wording import middle_out, plural, relative, short
 
@@ -95,9 +97,12 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     least = "\N{GREATER-THAN OR EQUAL TO} " if work.unknown else ""
     unknown = [f"{work.unknown} of unknown size"] if least else []
 
-    def at_least(text: str, value: float) -> Cell:
-        return Cell(f"{least}{text}", value=value)
+    def at_least(value: float | m.Skipped, words: Callable[[Any], str]) -> Cell:
+        return written(value, lambda known: f"{least}{words(known)}")
 
+    operators, moved = several(
+        work.eager, 2, lambda eager: (whole(eager.operators), sized(eager.bytes_moved))
+    )
     times = work.moved_bytes / max(1, work.needed_bytes)
     moved_must = Cell(ratio(times), value=times)
     if unknown:
@@ -107,15 +112,15 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     calls = plural(graph.calls, "call") if isinstance(graph.calls, int) else ""
     return (
         _head(run, work),
-        known(work.eager, lambda eager: whole(eager.operators)),
+        operators,
         whole(work.kernels, f"{work.generated:,} generated", *unknown),
-        known(work.eager, lambda eager: sized(eager.bytes_moved)),
-        at_least(size(work.moved_bytes), work.moved_bytes),
-        at_least(size(work.needed_bytes), work.needed_bytes),
+        moved,
+        at_least(work.moved_bytes, size),
+        at_least(work.needed_bytes, size),
         moved_must,
         number(graph.us, calls),
-        known(graph.bytes_per_s, lambda rate: at_least(figure(rate / 1e9), rate)),
-        known(graph.of_copy, lambda part: at_least(percent(part), part)),
+        at_least(graph.bytes_per_s, lambda rate: figure(rate / 1e9)),
+        at_least(graph.of_copy, percent),
     )
 
 
@@ -191,29 +196,23 @@ def buffer_blocks(runs: m.Runs, limits: Limits) -> Iterator[Table]:
     headings = ["graph", "allocated", "bytes", "reused", "bytes reused"]
     if training:
         headings += ["activations saved", "bytes saved", "inputs kept", "operators recomputed"]
-    rows = []
+    rows: list[Cells] = []
     for run, graph in graphs[: limits.lines]:
-        plan = graph.work.buffers
-        saved = graph.work.saved
-        cells: list[Cell | str] = [
-            _head(run, graph.work),
-            known(plan, lambda plan: whole(plan.allocated)),
-            known(plan, lambda plan: sized(plan.allocated_bytes)),
-            known(plan, lambda plan: whole(plan.reused)),
-            known(plan, lambda plan: sized(plan.reused_bytes)),
-        ]
-        if training:
-            cells += [
-                known(saved, lambda saved: whole(saved.activations)),
-                known(saved, lambda saved: sized(saved.activation_bytes)),
-                known(saved, lambda saved: whole(saved.inputs)),
-                known(
-                    saved,
-                    lambda saved: whole(saved.recomputed, f"of {saved.operators:,} in the forward"),
-                ),
-            ]
-        rows.append(cells)
+        work = graph.work
+        saved = several(work.saved, 4, _saved) if training else ()
+        rows.append((_head(run, work), *several(work.buffers, 4, _planned), *saved))
     yield plain(BUFFERS, headings, rows)
+
+
+def _planned(plan: m.BufferPlan) -> Sequence[Cell]:
+    allocated = (whole(plan.allocated), sized(plan.allocated_bytes))
+    return *allocated, whole(plan.reused), sized(plan.reused_bytes)
+
+
+def _saved(saved: m.SavedForBackward) -> Sequence[Cell]:
+    activations = (whole(saved.activations), sized(saved.activation_bytes))
+    recomputed = whole(saved.recomputed, f"of {saved.operators:,} in the forward")
+    return *activations, whole(saved.inputs), recomputed
 
 
 def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:

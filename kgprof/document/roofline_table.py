@@ -4,15 +4,12 @@ circles carry the table's numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
-from typing import ClassVar, TypeVar
-
-from msgspec.structs import replace
+from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
-from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
+from kgprof.document.kernel_table import distinct_names, occupancy
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import figure, of_width, percent, share_of, size
 from kgprof.document.run_parts import run_part
@@ -20,32 +17,21 @@ from kgprof.document.table import (
     Block,
     Cell,
     Cells,
-    Column,
     Drawing,
     Fold,
+    Shown,
     Small,
     Table,
-    View,
-    known,
+    dashed,
     number,
     plain,
-    sized,
     whole,
+    written,
 )
-from kgprof.wording import plural, short_name
+from kgprof.wording import short_name
 
-T = TypeVar("T")
 _SHORT_NAME = 60
 _UNITS = {"bytes/s": (1e9, "GB/s"), "FLOP/s": (1e12, "TFLOP/s")}
-IN_MARKDOWN = (
-    "kernel",
-    "bound by",
-    "median \N{MICRO SIGN}s",
-    "GB/s",
-    "TFLOP/s",
-    "registers",
-    "occupancy",
-)
 
 
 def placed(
@@ -94,28 +80,40 @@ def _ceilings(roofline: m.Roofline) -> Table:
 
 
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
+    """For a comment and a log, which have no room for how a kernel was launched."""
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
-    rows: list[Cells] = []
-    for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1):
-        named = name_cell(launches.name, name, limits, Small((launches.generator,), "ops"))
-        rows.append((f"{rank:,}", named, *_cells(launches)))
-    headings = (
-        Column("#", style="number rank"),
-        Column("kernel", style="name"),
-        Column("bound by", style=""),
-        "total ms",
-        "median \N{MICRO SIGN}s",
-        "GB/s",
-        "TFLOP/s",
-        "registers",
-        "shared",
-        "grid",
-        "warps",
-        "occupancy",
-    )
+    rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
+    headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
     label = f"Roofline of {run.key.slug}"
-    return plain(label, headings, rows, words=0, style="sortable filtered", named_by=1)
+    return plain(label, ("kernel", "bound by", *headings), rows, words=2)
+
+
+def _row(name: str, launches: m.KernelLaunches) -> Cells:
+    return (
+        name,
+        _bound(launches),
+        number(launches.median_us),
+        written(launches.bytes_per_s, _billions, *_if_known(launches.bytes_moved, size)),
+        written(launches.flops_per_s, lambda rate: figure(rate / 1e12)),
+        whole(launches.registers, *_if_known(launches.spills, "{:,} spilled".format)),
+        written(launches.occupancy_percent, occupancy),
+    )
+
+
+@dashed
+def _bound(launches: m.KernelLaunches) -> Cell:
+    bound = m.known(launches.bound)
+    share = m.known(launches.of_ceiling)
+    return Cell(_what(bound), (f"{percent(share)} of peak",))
+
+
+def _billions(rate: float) -> str:
+    return figure(rate / 1e9)
+
+
+def _if_known(value: int | m.Skipped, words: Callable[[int], str]) -> Sequence[str]:
+    return () if isinstance(value, m.Skipped) else (words(value),)
 
 
 def ceiling_name(one: m.Ceiling) -> str:
@@ -152,45 +150,6 @@ def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     return f"Not classified: {said}" if said else ""
 
 
-def _cells(launches: m.KernelLaunches) -> Sequence[Cell]:
-    """In the order of the columns behind the kernel's name."""
-
-    def details(value: T | m.Skipped, words: Callable[[T], str]) -> Sequence[str]:
-        return () if isinstance(value, m.Skipped) else (words(value),)
-
-    bound = known(launches.bound, lambda bound: Cell(_what(bound)))
-    if bound.measured:
-        share = launches.of_ceiling
-        bound = known(
-            share,
-            lambda share: replace(
-                bound, value=share, bar=share, details=(f"{percent(share)} of peak",)
-            ),
-        )
-    return (
-        bound,
-        number(launches.total_us / 1000, f"{percent(launches.share)} in {launches.count:,}"),
-        number(launches.median_us),
-        known(
-            launches.bytes_per_s,
-            lambda rate: Cell(figure(rate / 1e9), details(launches.bytes_moved, size), value=rate),
-        ),
-        known(launches.flops_per_s, lambda rate: Cell(figure(rate / 1e12), value=rate)),
-        whole(launches.registers, *details(launches.spills, "{:,} spilled".format)),
-        sized(launches.shared_bytes),
-        known(
-            launches.grid,
-            lambda grid: Cell(
-                extent(grid),
-                details(launches.block, lambda block: f"of {extent(block)}"),
-                value=prod(grid),
-            ),
-        ),
-        whole(launches.warps, *details(launches.stages, lambda number: plural(number, "stage"))),
-        known(launches.occupancy_percent, lambda share: Cell(occupancy(share), value=share)),
-    )
-
-
 _HIGH, _LEFT, _TOP = 260, 0.05, 16  # pixels; of the width; pixels
 _MOST = 1.25  # of the peak: what is served from a cache lies above 1
 _MOST_POINTS = 60  # the kernels with the most time
@@ -207,22 +166,13 @@ BOUNDS = legend_of(
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 
 
-class Point(View):
-    x: str
-    y: float
-    radius: float
-    style: str
-    title: str
-    label: str
-
-
 class Scatter(Drawing):
     kind: ClassVar[str] = "scatter"
     description: str
     height: int
     bottom: int
     left: str
-    points: Sequence[Point]
+    points: Sequence[Shown]
     across: Sequence[tuple[str, str]]  # where and what, along the duration
     up: Sequence[tuple[float, str]]  # along the share of the peak
 
@@ -250,7 +200,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     for place, (each, share, bound) in enumerate(known):
         rank = ranks.get(each.name, 0)
         name = short_name(one_line(each.name, 20_000), 60)
-        point = Point(
+        point = Shown(
             x=x(each.median_us),
             y=y(share),
             radius=round(max(3.0, _LARGEST * math.sqrt(each.share)), 1),

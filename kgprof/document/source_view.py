@@ -10,7 +10,7 @@ from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.document.quantity import count, duration, figure, size
-from kgprof.document.table import View
+from kgprof.document.table import Shown
 from kgprof.wording import plural, relative
 
 _AROUND = 3  # lines shown before and after one with figures
@@ -46,40 +46,7 @@ _COLUMNS: Sequence[_Column] = (
 )
 
 
-class SourceLine(View):
-    """``number`` is empty where lines were left out; ``code`` is None where the text is not
-    known."""
-
-    number: str = ""
-    code: str | None = None
-    figures: Sequence[str] = ()  # one for each of the columns
-    findings: Sequence[tuple[str, str]] = ()  # rule and anchor
-
-
-class SourceFile(View):
-    name: str
-    caption: str
-    lines: Sequence[SourceLine]
-
-
-class Compiled(View):
-    """A graph, or its code."""
-
-    title: str
-    text: str
-    more: str  # how much is left out, and where the whole is
-
-
-class SourceOfRun(View):
-    anchor: str
-    run: str
-    columns: Sequence[str]
-    files: Sequence[SourceFile]
-    compiled: Sequence[Compiled]
-    more: str  # lines that are left out
-
-
-def source_view(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[SourceOfRun]:
+def source_view(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
@@ -103,7 +70,7 @@ def left_out(profile: m.Profile) -> str:
     return f"Source lines are left out: {missing[0]}."
 
 
-def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> SourceOfRun | None:
+def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Shown | None:
     run = profile.runs[at]
     root = profile.environment.source_root
     texts = {source.file: source.text for source in profile.sources}
@@ -137,9 +104,9 @@ def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> So
             if file not in texts:
                 caption += "; its text was not recorded"
             name = one_line(relative(file, root), limits.name)
-            files.append(SourceFile(name=name, caption=caption, lines=lines))
+            files.append(Shown(name=name, caption=caption, lines=lines))
     more = len(known) - len(files)
-    return SourceOfRun(
+    return Shown(
         anchor=anchor(at),
         run=one_line(run.key.slug, limits.name),
         columns=[heading.format(processor) for heading, _, _ in columns],
@@ -191,7 +158,7 @@ def _lines(
     columns: Sequence[_Column],
     room: int,
     limits: Limits,
-) -> Sequence[SourceLine]:
+) -> Sequence[Shown]:
     """Those with figures and a few around each: what has a finding, then what takes longest, as
     long as there is room. Without the text only those."""
     width = min(_CODE, limits.name)
@@ -206,14 +173,14 @@ def _lines(
         if len(wanted | more) > room:
             break
         wanted |= more
-    lines: list[SourceLine] = []
+    lines: list[Shown] = []
     for number in sorted(wanted):
         if lines and text is not None and number - 1 not in wanted:
-            lines.append(SourceLine())
+            lines.append(Shown(number=""))  # lines were left out
         line = known.get(number, _Line())
         figures = [(line.figures[name], words) for _, name, words in columns]
         lines.append(
-            SourceLine(
+            Shown(
                 number=str(number),
                 code=None if text is None else clip(visible(text[number - 1]), width),
                 figures=[words(value) if value else "" for value, words in figures],
@@ -223,7 +190,7 @@ def _lines(
     return lines
 
 
-def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
+def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Shown]:
     """As much of each as there is room for in all."""
     if isinstance(run.compile, m.Skipped):
         return
@@ -239,7 +206,7 @@ def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
         title = f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})"
         cut = text.cut + len(text.text) - len(shown)
         whole = f"kgprof export RECORDING --to {text.what} --run {slug} -o FILE"
-        yield Compiled(
+        yield Shown(
             title=one_line(title, limits.name),
             text=visible(shown, keep="\n"),
             more=f"{cut:,} more characters; the whole: {whole}" if cut else "",

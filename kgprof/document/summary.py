@@ -19,13 +19,14 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
-    known,
+    dashed,
     missing,
     number,
     plain,
     row,
     timed,
     whole,
+    written,
 )
 from kgprof.measures.times import PER_STEP, within_process
 from kgprof.wording import plural, short
@@ -49,11 +50,14 @@ class RunColumn(m.Model, kw_only=False):
 
     name: str
     title: str  # what the figure is: unit, pass, statistic
-    cell: Callable[[m.RunReport], Cell]
+    figure: Callable[[m.RunReport], Cell]
     # of a column of the runs: the same whatever the workload calls its unit and its metrics
     key: str = ""
     details: int = 0  # how many of a cell's details a terminal has room for
     bar: bool = False  # the page shows by a bar how the runs compare
+
+    def cell(self, run: m.RunReport) -> Cell:
+        return dashed(self.figure)(run)
 
 
 def columns(profile: m.Profile) -> Sequence[RunColumn]:
@@ -67,7 +71,7 @@ def columns(profile: m.Profile) -> Sequence[RunColumn]:
 
 
 def _about(run: m.RunReport) -> Cell:
-    return known(run.compile, lambda compiled: timed(compiled.steady, 1e-3))
+    return timed(m.known(run.compile).steady, 1e-3)
 
 
 def _evaluation(run: m.RunReport) -> Cell:
@@ -75,7 +79,8 @@ def _evaluation(run: m.RunReport) -> Cell:
 
 
 def _first_call(run: m.RunReport) -> Cell:
-    return known(run.compile, lambda compiled: number(compiled.first_call_s, made(compiled)))
+    compiled = m.known(run.compile)
+    return number(compiled.first_call_s, made(compiled))
 
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
@@ -106,14 +111,11 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
 
     # Over the rounds, the quantity that runs are ranked by.
     rounds = "TIMING: median over all processes of each process's median; range, number of rounds"
-    over_rounds = [
-        ("s/evaluation", lambda found: timed(found.evaluation_time)),
-        ("ms/step", lambda found: timed(found.step, 1e-3)),
-    ]
+    over_rounds = {"s/evaluation": ("evaluation_time", 1.0), "ms/step": ("step", 1e-3)}
     if counted:
-        over_rounds.insert(0, (unit.time, lambda found: timed(found.per_unit)))
-    for name, cell in over_rounds:
-        of_rounds = partial(_over_rounds, cell)
+        over_rounds = {unit.time: ("per_unit", 1.0), **over_rounds}
+    for name, time in over_rounds.items():
+        of_rounds = partial(_over_rounds, *time)
         yield RunColumn(f"{name}, all processes", rounds, of_rounds, "rounds", details=3)
 
     if len(runs) > 1:  # else the baseline is alone
@@ -127,11 +129,11 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     agreement = partial(_results, baseline=profile.baseline)
     yield RunColumn("results", results, agreement, "results", details=1)
     finished = f"{unit.plural} finished, of all; their outcomes; steps per evaluation"
-    yield RunColumn("finished", finished, _of_evaluation(_finished), "finished")
+    yield RunColumn("finished", finished, _finished, "finished")
     if metric := next((found[0] for run in runs if (found := headlines(run))), None):
-        yield RunColumn(metric.label, metric.title, _of_evaluation(_metrics), "metrics")
+        yield RunColumn(metric.label, metric.title, _metrics, "metrics")
     dropped = "work dropped by the workload's limits"
-    yield RunColumn("dropped", dropped, _of_evaluation(_dropped), "dropped")
+    yield RunColumn("dropped", dropped, _dropped, "dropped")
     first = "COMPILE: wall time of the first call with a cold cache"
     yield RunColumn("first call (s)", first, _first_call, "first call")
 
@@ -281,22 +283,18 @@ def _unit(run: m.RunReport) -> Cell:
     return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
 
 
-def _over_rounds(time: Callable[[m.Rounds], Cell], run: m.RunReport) -> Cell:
-    def cell(rounds: m.Rounds) -> Cell:
-        lost = [f"{len(rounds.lost)} of {rounds.asked} rounds lost"] if rounds.lost else []
-        found = time(rounds)
-        return replace(found, details=(*found.details, *lost))
-
-    return known(run.rounds, cell)
-
-
-def _of_evaluation(
-    cell: Callable[[m.RunReport, m.Evaluation], Cell],
-) -> Callable[[m.RunReport], Cell]:
-    return lambda run: known(run.evaluation, partial(cell, run))
+def _over_rounds(time: str, scale: float, run: m.RunReport) -> Cell:
+    rounds = m.known(run.rounds)
+    cell = timed(getattr(rounds, time), scale)
+    if not rounds.lost:
+        return cell
+    return replace(
+        cell, details=(*cell.details, f"{len(rounds.lost)} of {rounds.asked} rounds lost")
+    )
 
 
-def _finished(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
+def _finished(run: m.RunReport) -> Cell:
+    evaluation = m.known(run.evaluation)
     if not evaluation.units:
         return missing(f"its evaluation counts no {run.unit.plural}")
     # Outcomes that hold units of work, and those that the workload wants shown always.
@@ -315,42 +313,38 @@ def _finished(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
 def _speedup(run: m.RunReport) -> Cell:
     if run.is_baseline:
         return Cell("baseline", value=1.0)
-
-    def cell(speedup: m.Speedup) -> Cell:
-        open_question = () if speedup.ranks else (speedup.verdict,)
-        details = (*open_question, of_speedup(speedup), speedup.basis)
-        return Cell(ratio(speedup.ratio), details, value=speedup.ratio)
-
-    return known(run.speedup, cell)
+    speedup = m.known(run.speedup)
+    open_question = () if speedup.ranks else (speedup.verdict,)
+    return written(speedup.ratio, ratio, *open_question, of_speedup(speedup), speedup.basis)
 
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     """What was compared with what, and what came of it. That a run equals itself is not said."""
-    agreement = run.agreement
+    agreement = m.known(run.agreement)
     against = run.compared_with
-    if not isinstance(agreement, m.RunAgreement):
-        return missing(agreement)
-    other = "baseline" if against == baseline or against is None else against.slug
-    details = []
-    for name, total, differing, ties in (
-        (other, agreement.compared if against else 0, agreement.differing, agreement.near_ties),
-        (
-            "reference",
-            agreement.reference_compared,
-            agreement.reference_differing,
-            agreement.reference_near_ties,
-        ),
-    ):
-        if total and differing:
-            details.append(f"{count(differing)} of {count(total)} \u2260 {name}")
-        elif total:
-            details.append(f"same as {name} ({count(total)})")
-        if total and ties:
-            details.append(plural(ties, "near-tie"))
+    details: list[str] = []
+    if against:
+        other = "baseline" if against == baseline else against.slug
+        details += _same(other, agreement.compared, agreement.differing, agreement.near_ties)
+    details += _same(
+        "reference",
+        agreement.reference_compared,
+        agreement.reference_differing,
+        agreement.reference_near_ties,
+    )
     if agreement.sha256:
         details.append(f"sha256 {agreement.sha256[:12]}")
     wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT
     return Cell(_RESULTS[agreement.verdict], tuple(details), wrong=wrong)
+
+
+def _same(other: str, compared: int, differing: int, ties: int) -> Iterator[str]:
+    if differing and compared:
+        yield f"{count(differing)} of {count(compared)} \u2260 {other}"
+    elif compared:
+        yield f"same as {other} ({count(compared)})"
+    if ties and compared:
+        yield plural(ties, "near-tie")
 
 
 def headlines(run: m.RunReport) -> Sequence[m.Metric]:
@@ -366,7 +360,8 @@ def metric_value(metric: m.Metric) -> str:
     return f"{value} {metric.unit}".rstrip()
 
 
-def _metrics(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
+def _metrics(run: m.RunReport) -> Cell:
+    evaluation = m.known(run.evaluation)
     metrics = headlines(run)
     if not metrics:
         return missing("its evaluation has no metric")
@@ -375,8 +370,8 @@ def _metrics(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
     return Cell(f"{metric_value(metrics[0])}{mark}", details, value=metrics[0].value)
 
 
-def _dropped(_: m.RunReport, evaluation: m.Evaluation) -> Cell:
-    dropped = evaluation.tallied(m.TallyKind.DROPPED)
+def _dropped(run: m.RunReport) -> Cell:
+    dropped = m.known(run.evaluation).tallied(m.TallyKind.DROPPED)
     if not dropped:
         return missing("its evaluation has no limit that drops work")
     details = [f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count]

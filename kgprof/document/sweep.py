@@ -3,6 +3,7 @@ what is missing; the correctness ladder, the policies for varying sizes, and a s
 caches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -17,14 +18,16 @@ from kgprof.document.table import (
     Cells,
     Fold,
     Table,
-    known,
+    dashed,
     missing,
     number,
     plain,
+    several,
     share,
     sized,
     timed,
     whole,
+    written,
 )
 from kgprof.judge import APART
 from kgprof.measures.buckets import best_policy
@@ -78,15 +81,15 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
 def _starts(sweep: m.Sweep) -> Table:
     rows: list[Cells] = []
     for each in _measured(sweep):
-        stages = each.stages
-        of_stages = [
-            missing(stages) if isinstance(stages, m.Skipped) else number(getattr(stages, name))
-            for name in _STAGES
-        ]
         starts = (timed(each.cold), timed(each.warm), number(each.again_s))
-        rows.append((each.cell.name, *starts, *of_stages))
+        stages = several(each.stages, len(_STAGES), _in_stages)
+        rows.append((each.cell.name, *starts, *stages))
     headings = ("cell", "cold s", "warm s", "reset s", *_STAGES.values())
     return plain("Cost of a start, and the stages of a cold start", headings, rows)
+
+
+def _in_stages(stages: m.CompileStages) -> Sequence[Cell]:
+    return [number(getattr(stages, name)) for name in _STAGES]
 
 
 _TOTAL = (
@@ -118,11 +121,10 @@ def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
     return "; ".join(f"{_size(sweep, at)}: {text}" for at, text in enumerate(texts))
 
 
+@dashed
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
-    def cell(it: m.Estimate) -> Cell:
-        return Cell(shown(it.value), (f"{shown(it.low)} to {shown(it.high)}",), value=it.value)
-
-    return known(value, cell)
+    it = m.known(value)
+    return written(it.value, shown, f"{shown(it.low)} to {shown(it.high)}")
 
 
 def _speedup(each: m.CellWorth) -> Cell:
@@ -132,13 +134,12 @@ def _speedup(each: m.CellWorth) -> Cell:
     return replace(cell, details=(each.verdict, *cell.details))
 
 
+@dashed
 def _step(step: m.Spread | m.Skipped) -> Cell:
-    def cell(spread: m.Spread) -> Cell:
-        between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
-        details = between, plural(spread.samples, "process", "processes")
-        return Cell(duration(spread.median), details, value=spread.median)
-
-    return known(step, cell)
+    spread = m.known(step)
+    between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
+    processes = plural(spread.samples, "process", "processes")
+    return written(spread.median, duration, between, processes)
 
 
 def _measured(sweep: m.Sweep) -> list[m.CellWorth]:
@@ -209,7 +210,7 @@ def _earnings(sweep: m.Sweep) -> Table:
         rows.append(
             (
                 each.cell.name,
-                known(each.tier, Cell),
+                _tier(each),
                 _estimate(each.returns, figure),
                 _estimate(each.of_100, figure),
                 pays,
@@ -220,6 +221,11 @@ def _earnings(sweep: m.Sweep) -> Table:
     benefit = "benefit of 100 executions s"
     headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
+
+
+@dashed
+def _tier(each: m.CellWorth) -> Cell:
+    return Cell(m.known(each.tier))
 
 
 def _memory(each: m.CellWorth, sweep: m.Sweep) -> Cell:
@@ -260,6 +266,7 @@ _ADDS = {
     m.Rung.DECOMPOSITION: "Inductor's decompositions, partitioner",
     m.Rung.CODE_GENERATION: "Inductor's kernels",
 }
+_OWN = "the workload's own comparison"
 _HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
 _RULE = (
     "Each rung adds one stage of torch.compile, in a fresh process with the same seed. A tensor "
@@ -326,28 +333,33 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
 
 
 def _rungs(ladder: m.Ladder) -> Table:
-    results = [found for _, found in _ran(ladder)]
-    own = any(found.agreement is not None for found in results)
-    tensors = not own or any(found.tensors for found in results)
-    columns = (*("worst tensor", *_HEADINGS) * tensors, *("the workload's own comparison",) * own)
-    rows = []
+    headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, _OWN)
+    rows: list[Cells] = []
     for rung, found in ladder.rungs:
         backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
-        cells: list[Cell | str] = [rung, Cell(_ADDS.get(rung, ladder.cell), backend)]
-        if isinstance(found, m.Skipped):
-            rows.append([*cells, *[missing(found)] * (1 + len(columns))])
-            continue
-        status = "reference" if rung in _REFERENCES else "agrees"
-        cells.append(Cell("differs" if found.differs else status, wrong=found.differs))
-        if tensors and found.tensors:
-            cells += _figures(found.tensors[0])
-        elif tensors:
-            reference = rung is m.Rung.FLOAT64
-            none = "the reference itself" if reference else "no tensor was compared"
-            cells += [missing(none)] * (1 + len(_HEADINGS))
-        rows.append([*cells, *[_own(found)] * own])
-    headings = ("rung", "adds", "result", *columns)
-    return plain("Each rung of the ladder", headings, rows, words=3 + tensors)
+        cells = several(found, len(headings) - 2, partial(_rung, rung))
+        rows.append((rung, Cell(_ADDS.get(rung, ladder.cell), backend), *cells))
+    results = [found for _, found in _ran(ladder)]
+    hidden: Sequence[str] = ()
+    if all(found.agreement is None for found in results):
+        hidden = (_OWN,)
+    elif not any(found.tensors for found in results):
+        hidden = ("worst tensor", *_HEADINGS)
+    table = plain("Each rung of the ladder", headings, rows, words=4)
+    return table.only(*(name for name in headings if name not in hidden))
+
+
+def _rung(rung: m.Rung, found: m.RungResult) -> Sequence[Cell]:
+    """Whether it differs, its worst tensor, and the workload's own comparison."""
+    status = "reference" if rung in _REFERENCES else "agrees"
+    if found.tensors:
+        worst = _figures(found.tensors[0])
+    else:
+        reference = rung is m.Rung.FLOAT64
+        none = missing("the reference itself" if reference else "no tensor was compared")
+        worst = [none] * (1 + len(_HEADINGS))
+    result = Cell("differs" if found.differs else status, wrong=found.differs)
+    return result, *worst, _own(found)
 
 
 def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
@@ -370,20 +382,18 @@ def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
     )
 
 
+@dashed
 def _own(found: m.RungResult) -> Cell:
     """Results that differ, and metrics with how far each is from eager's."""
     if found.agreement is None:
         return missing("the workload declares none")
+    agreement = m.known(found.agreement)
+    ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
+    differ = f"{agreement.differing:,} of {agreement.compared:,} differ"
     metrics = [
         f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics
     ]
-
-    def cell(agreement: m.RunAgreement) -> Cell:
-        ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
-        differ = f"{agreement.differing:,} of {agreement.compared:,} differ"
-        return Cell(f"{differ}{ties}", metrics)
-
-    return known(found.agreement, cell)
+    return Cell(f"{differ}{ties}", metrics)
 
 
 def _tensors(ladder: m.Ladder) -> Iterator[Fold]:

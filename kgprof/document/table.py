@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from kgprof.document.escaping import escaped, one_line
 from kgprof.document.quantity import (
     DASH,
     EXTREMES,
+    count,
     figure,
     of_width,
     percent,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kgprof.document.limits import Limits
 
 _Value = TypeVar("_Value")
+P = ParamSpec("P")
 _SHORT = 16  # characters: on the page such details share a line, and longer ones may be wrapped
 _FIGURES = (int, bool, float | None)  # types of fields without a text
 _TERMINAL = 300  # characters of a cell
@@ -39,6 +41,9 @@ _TERMINAL = 300  # characters of a cell
 class View(m.Model):
     """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15
     times as long."""
+
+
+Shown = dict[str, Any]  # what a template alone reads, by name
 
 
 class Small(View, kw_only=False):
@@ -196,32 +201,58 @@ def missing(skipped: m.Skipped | str) -> Cell:
     return Cell(DASH, measured=False, title=skipped if isinstance(skipped, str) else skipped.reason)
 
 
-def known(value: _Value | m.Skipped, cell: Callable[[_Value], Cell]) -> Cell:
-    return missing(value) if isinstance(value, m.Skipped) else cell(value)
+def dashed(function: Callable[P, Cell]) -> Callable[P, Cell]:
+    """Make a function return a dash with the reason as soon as ``m.known`` meets what was not
+    measured."""
+    skipping = m.skippable(function)
+
+    def cell(*args: P.args, **kwargs: P.kwargs) -> Cell:
+        made = skipping(*args, **kwargs)
+        return missing(made) if isinstance(made, m.Skipped) else made
+
+    return cell
+
+
+@dashed
+def written(value: float | m.Skipped, words: Callable[[Any], str], *details: str) -> Cell:
+    """``words`` of the value, which the page sorts by."""
+    shown = m.known(value)
+    return Cell(words(shown), details, value=shown)
 
 
 def number(value: float | m.Skipped, *details: str) -> Cell:
     """Three digits."""
-    return known(value, lambda shown: Cell(figure(shown), details=details, value=shown))
+    return written(value, figure, *details)
 
 
 def whole(value: int | m.Skipped, *details: str) -> Cell:
-    return known(value, lambda shown: Cell(f"{shown:,}", details=details, value=shown))
+    return written(value, count, *details)
 
 
-def share(value: float) -> Cell:
-    return Cell(percent(value), value=value)
+def share(value: float | m.Skipped, *details: str) -> Cell:
+    return written(value, percent, *details)
 
 
+def sized(value: int | m.Skipped, *details: str) -> Cell:
+    return written(value, size, *details)
+
+
+def several(
+    value: _Value | m.Skipped, columns: int, cells: Callable[[_Value], Sequence[Cell]]
+) -> Sequence[Cell]:
+    """``cells`` of the value in as many columns."""
+    if isinstance(value, m.Skipped):
+        return [missing(value)] * columns
+    return cells(value)
+
+
+@dashed
 def timed(time: m.Spread | m.Skipped, scale: float = 1.0, unit: str = "") -> Cell:
     """The median times ``scale``, and below it the range and the number of the samples."""
-
-    def cell(spread: m.Spread) -> Cell:
-        details = tuple(detail for detail in (ranged(spread, scale), sampled(spread)) if detail)
-        median = spread.median * scale
-        return Cell(f"{figure(median)}{unit}", details=details, value=median)
-
-    return known(time, cell)
+    spread = m.known(time)
+    details = tuple(filter(None, (ranged(spread, scale), sampled(spread))))
+    median = spread.median * scale
+    return Cell(f"{figure(median)}{unit}", details, value=median)
 
 
 def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
@@ -251,10 +282,6 @@ def plain(
         columns[0] = replace(columns[0], style=first)
     made = [cells if isinstance(cells, Row) else row(*cells) for cells in rows]
     return Table(columns, made, label, style=style, named_by=named_by)
-
-
-def sized(value: int | m.Skipped, *details: str) -> Cell:
-    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
 
 
 # ---------------------------------------------------------------- printing

@@ -20,7 +20,18 @@ from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Cell, Cells, Drawing, Fact, Facts, Fold, Small, View, plain
+from kgprof.document.table import (
+    Block,
+    Cell,
+    Cells,
+    Drawing,
+    Fact,
+    Facts,
+    Fold,
+    Shown,
+    Small,
+    plain,
+)
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
@@ -100,15 +111,6 @@ _MEANINGS = {
 }
 
 
-class LaneRow(View):
-    label: str
-    busy: str
-    label_y: int
-    top: int
-    line_y: int  # the ground that the blocks stand on
-    shapes: Sequence[Shape]  # of each the rectangles, in ACROSS units by _BLOCK pixels
-
-
 class Lanes(Drawing):
     kind: ClassVar[str] = "lanes"
     across: ClassVar[int] = ACROSS
@@ -116,7 +118,7 @@ class Lanes(Drawing):
     description: str
     height: int
     axis_y: int
-    rows: Sequence[LaneRow]
+    rows: Sequence[Shown]
     ticks: Sequence[tuple[str, str, str]]  # where, its text, and the text's anchor
     step_end: str  # where the step ends on the host, if before the window does; else empty
     note: str  # how to read the picture where it does not show single events; the script's does
@@ -217,12 +219,12 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
     busy = []
     for number, (label, lane) in enumerate(zip(labels, step.lanes, strict=True)):
         top = _ROW * number
-        row = LaneRow(
+        row = Shown(
             label=label,
             busy=_busy(lane, step),
             label_y=top + 12,
             top=top + _BLOCKS_AT,
-            line_y=top + _BLOCKS_AT + _BLOCK,
+            line_y=top + _BLOCKS_AT + _BLOCK,  # the ground that the blocks stand on
             shapes=[*_shapes(step, lane)],
         )
         rows.append(row)

@@ -205,10 +205,10 @@ def test_both_sides_are_drawn_on_one_scale() -> None:
     # then: head is the longest bar of all, and base is as long as its share of it
     assert (base.run, head.run) == ("base", "head")
     assert sum(
-        float(segment.width.removesuffix("%")) for segment in head.segments
+        float(segment["width"].removesuffix("%")) for segment in head.segments
     ) == pytest.approx(100, abs=0.1)
     assert sum(
-        float(segment.width.removesuffix("%")) for segment in base.segments
+        float(segment["width"].removesuffix("%")) for segment in base.segments
     ) == pytest.approx(100 * 2930 / 5210, abs=0.1)
     assert drawn[2:] == [None, None]
     assert "No bars: no trace." in shown[2].blocks

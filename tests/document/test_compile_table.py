@@ -62,7 +62,7 @@ def test_a_runs_stages_add_up_over_its_compilations() -> None:
     assert bar.description.startswith(
         "8.00 s: capture 1.50 s (18.7 %), machine code 6.50 s (81.2 %)"
     )
-    assert [segment.kind for segment in bar.segments] == ["capture", "machine-code", "caching"]
+    assert [segment["kind"] for segment in bar.segments] == ["capture", "machine-code", "caching"]
 
 
 def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:

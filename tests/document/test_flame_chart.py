@@ -41,15 +41,15 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
     drawing = drawn(Icicle, chart(flame()).blocks)
 
     assert drawing is not None
-    by_title = {box.title.partition("\n")[0]: box for box in drawing.boxes}
+    by_title = {box["title"].partition("\n")[0]: box for box in drawing.boxes}
     step, kernel = by_title["step"], by_title["<built-in function kernel>"]
-    assert by_title["score <of> & a thing"].title == (
+    assert by_title["score <of> & a thing"]["title"] == (
         "score <of> & a thing\nPython, policy.py:77; 0.0740 ms per step, 12.4 %; itself 0.0300 ms; "
         "called 1.00 times"
     )
-    assert (kernel.label, kernel.style, kernel.y) == ("kernel", "f-builtin", 5 * 24)
-    assert step.title.endswith("called 1.00 times")
-    assert by_title["nn.Module: Linear_0"].label == "Linear_0"
+    assert (kernel["label"], kernel["style"], kernel["y"]) == ("kernel", "f-builtin", 5 * 24)
+    assert step["title"].endswith("called 1.00 times")
+    assert by_title["nn.Module: Linear_0"]["label"] == "Linear_0"
 
 
 def test_what_is_not_drawn_is_said() -> None:

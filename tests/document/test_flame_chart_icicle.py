@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from kgprof.document.flame_chart import Box, Item, icicle
+from kgprof.document.flame_chart import Item, icicle
+from kgprof.document.table import Shown
 from kgprof.render.html import LEVELS
 
 LIMITS = LEVELS[0]
@@ -16,14 +17,15 @@ def item(parent: int, width: float, name: str = "f") -> Item:
     return Item(parent=parent, width=width, style="f-python", label=name, title=f"{name}\nPython")
 
 
-def box(x: str, y: int, width: str, *, label: str = "f", wide: bool = True) -> Box:
-    return Box(
+def box(x: str, y: int, width: str, *, label: str = "f", wide: bool = True) -> Shown:
+    return Shown(
         style="f-python" if wide else "f-python narrow",
         x=x,
         y=y,
         width=width,
         label=label,
         title="f\nPython",
+        file="",
     )
 
 
@@ -82,7 +84,8 @@ def test_no_box_leaves_its_parents_and_none_hangs_in_the_air(made: list[tuple[in
     found = icicle(items, LIMITS)
 
     spans = [
-        (box.y, float(box.x[:-1]), float(box.x[:-1]) + float(box.width[:-1])) for box in found.boxes
+        (box["y"], float(box["x"][:-1]), float(box["x"][:-1]) + float(box["width"][:-1]))
+        for box in found.boxes
     ]
     for y, start, end in spans[1:]:
         assert any(a <= start + 0.01 and end <= b + 0.01 for row, a, b in spans if row == y - 24)

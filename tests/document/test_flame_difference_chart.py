@@ -51,22 +51,22 @@ def test_each_box_says_its_change_in_its_name_and_in_its_title() -> None:
     drawing = drawn(Icicle, chart().blocks)
 
     assert drawing is not None
-    boxes = {box.title.partition("\n")[2].partition(",")[0]: box for box in drawing.boxes}
+    boxes = {box["title"].partition("\n")[2].partition(",")[0]: box for box in drawing.boxes}
     kernel, new, gone = (
         boxes[name] for name in ("<built-in function kernel>", "mask", "nn.Module: Linear_0")
     )
-    assert (kernel.style, kernel.label) == ("d-more2", "+0.0800 ms kernel")
-    assert kernel.title == (
+    assert (kernel["style"], kernel["label"]) == ("d-more2", "+0.0800 ms kernel")
+    assert kernel["title"] == (
         "+0.0800 ms kernel\n<built-in function kernel>, C function; 0.400 to 0.480 ms per step, "
         "+0.0800; itself +0.0800"
     )
-    assert new.title.endswith("0 to 0.0300 ms per step, +0.0300; itself +0.0300; not in base")
-    assert gone.style == "d-less2 narrow"
-    assert gone.title.endswith(
+    assert new["title"].endswith("0 to 0.0300 ms per step, +0.0300; itself +0.0300; not in base")
+    assert gone["style"] == "d-less2 narrow"
+    assert gone["title"].endswith(
         "0.0440 to 0 ms per step, \N{MINUS SIGN}0.0440; itself \N{MINUS SIGN}0.00400; not in head"
     )
     same = boxes["TorchDynamo Cache Lookup"]
-    assert (same.style, same.title.partition("\n")[0]) == (
+    assert (same["style"], same["title"].partition("\n")[0]) == (
         "d-same narrow",
         "TorchDynamo Cache Lookup",
     )

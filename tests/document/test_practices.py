@@ -8,14 +8,12 @@ from kgprof.analysis.checklist import PRACTICES
 from kgprof.document.finding_list import Place, finding_list
 from kgprof.document.practices import (
     MEMORY_CONTRACT,
-    Practice,
-    Weighing,
     memory_contract,
     practices,
     tally,
     weighings,
 )
-from kgprof.document.table import Fact
+from kgprof.document.table import Fact, Shown
 from kgprof.model import PracticeStatus
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
@@ -29,20 +27,20 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
 
     shown = practices(profile, finding_list(profile, LIMITS).anchors, LIMITS)
 
-    assert shown[0] == Practice(
+    assert shown[0] == Shown(
         status=PracticeStatus.FAIL,
         mark="\N{MULTIPLICATION X}",
         title="No value is read back in the step",
         evidence="11 places read 22 values a step",
         anchors=["KGP201-read000", "KGP305-copied"],
     )
-    assert [practice.status for practice in shown] == ["fail", "pass", "not observed"]
+    assert [practice["status"] for practice in shown] == ["fail", "pass", "not observed"]
 
 
 def test_a_finding_that_the_page_has_no_room_for_is_no_link() -> None:
     shown = practices(profiles.watched(), {"read000": "KGP201-read000"}, LIMITS)
 
-    assert shown[0].anchors == ["KGP201-read000"]
+    assert shown[0]["anchors"] == ["KGP201-read000"]
 
 
 def test_the_memory_contract_is_the_part_of_the_checklist_that_is_about_tensors() -> None:
@@ -54,7 +52,7 @@ def test_the_memory_contract_is_the_part_of_the_checklist_that_is_about_tensors(
 
     shown = memory_contract(profile, {}, LIMITS)
 
-    assert [practice.status for practice in shown] == ["fail", "pass"]
+    assert [practice["status"] for practice in shown] == ["fail", "pass"]
 
 
 def test_the_tally_leaves_out_what_there_is_none_of() -> None:
@@ -67,7 +65,7 @@ def test_the_tally_leaves_out_what_there_is_none_of() -> None:
 def test_a_trade_off_shows_the_figures_that_decide() -> None:
     kept, unknown = weighings(profiles.watched(), LIMITS)
 
-    assert kept == Weighing(
+    assert kept == Shown(
         verdict="remove the sync",
         text=(
             "Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the "
@@ -84,8 +82,8 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
             Fact(name="fused.default", value="1.51 ms (1.46\N{EN DASH}1.60, n = 306)"),
         ),
     )
-    assert unknown.place is None
-    assert unknown.figures[1] == Fact(
+    assert unknown["place"] is None
+    assert unknown["figures"][1] == Fact(
         name="wait per step, ms", value="\N{EN DASH} (no wait was timed on a CPU)", missing=True
     )
 

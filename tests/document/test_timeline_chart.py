@@ -111,8 +111,8 @@ def test_a_drawing_by_hand() -> None:
     drawing = drawn(Lanes, made)
     assert drawing is not None
     (row,) = drawing.rows
-    assert (row.label, row.busy) == ("thread 1: operators", "0.0270 ms, 27.0 %")
-    assert [(one.style, one.path, one.title) for one in row.shapes] == [
+    assert (row["label"], row["busy"]) == ("thread 1: operators", "0.0270 ms, 27.0 %")
+    assert [(one.style, one.path, one.title) for one in row["shapes"]] == [
         ("k-gemm", "M300 0h750v16H300z", "GEMM: 1 event, 0.0250 ms"),
         ("k-pointwise", "M1800 0h60v16H1800z", "pointwise: 1 event, 0.00200 ms"),
     ]
@@ -142,7 +142,7 @@ def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no
     (row,) = drawing.rows
     bars = {
         shape.style: [tuple(map(float, bar)) for bar in SHAPE.findall(shape.path)]
-        for shape in row.shapes
+        for shape in row["shapes"]
     }
     assert bars["k-gemm"][-1] == (1800.0, 0.0, 900.0, 16.0)
     cells = sorted((*bars["k-gemm"][:-1], *bars["k-copy"]))
@@ -151,7 +151,7 @@ def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no
     area = sum(high / 16 * width for _, _, width, high in cells) / ACROSS
     assert area == pytest.approx(200 * 50 / 100_000, rel=0.1)
     assert drawing.note
-    assert [shape.title for shape in row.shapes] == [
+    assert [shape.title for shape in row["shapes"]] == [
         "GEMM: 101 events, 0.0360 ms",
         "copy and fill: 100 events, 0.00400 ms",
     ]
