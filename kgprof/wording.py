@@ -33,6 +33,11 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
 
+def clause(before: str, words: object, after: str = "") -> str:
+    """The words between two others; empty where there are none."""
+    return f"{before}{words}{after}" if words else ""
+
+
 def and_more(names: Sized, shown: int) -> str:
     """ " and 3 more" behind the first ``shown`` of them; empty where those are all."""
     return f" and {len(names) - shown} more" if len(names) > shown else ""

@@ -6,6 +6,7 @@ from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part
 from kgprof.document.quantity import duration
 from kgprof.document.table import Shown
+from kgprof.wording import clause
 
 TITLE = "Where the time of the run went"
 NAMED_FROM = 0.01  # of the run: smaller phases are left out of the sentence, not of the bar
@@ -45,7 +46,7 @@ def lines(profile: m.Profile) -> Sequence[str]:
     pays = economics.text if isinstance(economics, m.Economics) else ""
     if any(action.text == pays for action in profile.actions):
         pays = ""
-    return [line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line]
+    return [line for line in (sentence(profile), clause("compiled: ", pays)) if line]
 
 
 def measured(account: m.ScriptAccount) -> str:

@@ -37,6 +37,7 @@ from kgprof.document.quantity import (
 from kgprof.document.run_parts import having
 from kgprof.document.sheet import Section
 from kgprof.document.table import Block, Blocks, Points, Table, plain
+from kgprof.wording import clause
 
 FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
@@ -302,7 +303,7 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
 def _not_measured(profile: m.Profile) -> Iterator[Section]:
     gaps = []
     for gap in gathered(profile.omissions):
-        runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
+        runs = clause(" (", ", ".join(gap.runs), ")")
         gaps.append(f"{', '.join(gap.what)}: {gap.reason}{runs}")
     if gaps:
         yield Section("Not measured", (_points(gaps),), folded=True, noun="lines")

@@ -16,7 +16,7 @@ from kgprof.document.table import (
     plain,
     timed,
 )
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 _DRAWN = 3  # calls of the picture, besides eager
 _METHOD = (
@@ -44,7 +44,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         warnings = [("Warning", text) for text in advice.warnings]
         code = Code(advice.code)
         sections.append(Section("Code to write", [code, *warnings], advice.reason, folded=True))
-        because = f": {'; '.join(advice.because)}" if advice.because else ""
+        because = clause(": ", "; ".join(advice.because))
         trust = f"Confidence {advice.confidence}{because}."
     # Where no case could be run, all have the reason that the verdict gives.
     if report.tried:

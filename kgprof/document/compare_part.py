@@ -154,7 +154,7 @@ def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) ->
             text=compare_words.cause_text(cause),
             # How much it explains, unless that is said once among the accounts, and its run.
             detail=", ".join(filter(None, (explains, run))),
-            place=place(cause.place, root, limits).where if cause.place else "",
+            place=place(cause.place, root, limits),
             anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
 
@@ -278,7 +278,7 @@ def _status(
             level=finding.level.value,
             message=finding.message,
             why=compare_words.not_looked_for(members[0]),
-            place=place(finding.location, root, limits).where if finding.location else "",
+            place=place(finding.location, root, limits),
             runs=", ".join(group.runs[: limits.lines]),
             counts=f"{count(after)}{was}",
             fails=any(each.fails for each in members),

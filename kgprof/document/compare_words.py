@@ -10,7 +10,7 @@ from kgprof import model as m
 from kgprof.document.finding_list import Grouped, grouped, where
 from kgprof.document.quantity import DASH, count, figure, milliseconds, ratio, size
 from kgprof.document.table import Cell, Column, Small, Table, plain
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 MINUS = "\N{MINUS SIGN}"
 SYMBOLS = {
@@ -138,7 +138,7 @@ def bounds(metric: m.ComparedMetric) -> str:
 
 def interval(metric: m.ComparedMetric) -> str:
     found = bounds(metric)
-    return f"95 % interval {found}" if found else ""
+    return clause("95 % interval ", found)
 
 
 def qualified(metric: m.ComparedMetric) -> Sequence[str]:
@@ -190,7 +190,7 @@ def more_ms(us: float, of_us: float) -> str:
 
 
 def cause_text(cause: m.Cause) -> str:
-    seen = f"; in the traces: {'; '.join(cause.seen_in_traces)}" if cause.seen_in_traces else ""
+    seen = clause("; in the traces: ", "; ".join(cause.seen_in_traces))
     shows = ""
     if cause.changed and cause.location and cause.changed.line != cause.location.line:
         shows = f"; shows at {cause.location.file.rpartition('/')[2]}:{cause.location.line}"

@@ -11,7 +11,7 @@ from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
 from kgprof.document.table import Drawing, View
-from kgprof.wording import relative
+from kgprof.wording import clause, relative
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
 
@@ -53,7 +53,7 @@ class Grouped(View, kw_only=False):
 
     def line(self, root: str) -> str:
         """Place, runs, message and how often: "src/step.py:41: fused.default: ... (4 times)"."""
-        times = f" ({self.times})" if self.times else ""
+        times = clause(" (", self.times, ")")
         return f"{where(self.first.location, root)}{self.message}{times}"
 
 
@@ -183,7 +183,7 @@ def way_in(finding: m.Finding) -> Sequence[str]:
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
     said = []
     if line:
-        text = f": {line.text}" if line.text else ""
+        text = clause(": ", line.text)
         said.append(f"In {line.words}{text}")
     if lines:
         said.append(f"Through {' > '.join(each.words for each in lines)}")
@@ -233,7 +233,7 @@ class FindingLine(View):
     fails: str
     accepted: str  # who accepts it and why
     place: Place | None
-    related: Sequence[Place]
+    related: Sequence[Place | None]
     words: Sequence[str]  # torch's own, a paragraph each
 
 
@@ -323,8 +323,8 @@ def _line(
     finding = same.first
     root = profile.environment.source_root
     context = finding.refusal.cause.context if finding.refusal else ""
-    debug = (f"Developer debug context: {context}",) if context else ()
-    said = "\n".join((*way_in(finding), *debug, finding.detail))
+    debug = clause("Developer debug context: ", context)
+    said = "\n".join(filter(None, (*way_in(finding), debug, finding.detail)))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
     members = [member for member in same.members if member in failing]
@@ -345,7 +345,7 @@ def _line(
         no_fix=one_line(finding.no_fix, 2 * limits.name),
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
-        place=place(finding.location, root, limits) if finding.location else None,
+        place=place(finding.location, root, limits),
         related=[
             place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
         ],
@@ -353,7 +353,9 @@ def _line(
     )
 
 
-def place(location: m.Location, root: str, limits: Limits) -> Place:
+def place(location: m.Location | None, root: str, limits: Limits) -> Place | None:
+    if location is None:
+        return None
     where = f"{line_of(location, root)} {location.function}".strip()
     return Place(
         where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)

@@ -19,7 +19,7 @@ from kgprof.document.limits import Limits, importance
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
-from kgprof.wording import plural, relative
+from kgprof.wording import clause, plural, relative
 
 ROW = 24  # pixels
 NARROWEST = 0.0015  # of the width: two pixels of a wide screen
@@ -171,7 +171,7 @@ def _name_of(flame: m.FlameGraph | m.FlameDifference, frame: int, length: int = 
 
 def _kind_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
     place = one_line(_place(flame, frame, root), _NAME)
-    return f"{KINDS[_kind_of(flame.frames[frame])][0]}{f', {place}' if place else ''}"
+    return f"{KINDS[_kind_of(flame.frames[frame])][0]}{clause(', ', place)}"
 
 
 def _name_and_place(

@@ -19,7 +19,7 @@ from kgprof.document.finding_list import (
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, amount, count
 from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, plain
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 INDUCTOR = "inductor"
 FAILS_ON = {
@@ -176,7 +176,7 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
     place = finding.location
     run = f" [{finding.run.slug}]" if finding.run else ""
     how_often = times([finding.count], finding.message)
-    repeated = f" ({how_often})" if how_often else ""
+    repeated = clause(" (", how_often, ")")
     mark = "" if fails else f"{finding.level.value} "
     if finding.accepted:
         mark = "accepted "
@@ -189,7 +189,7 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
         yield from (f"    {visible(line)[:LENGTH]}" for line in todo)  # code keeps its indentation
         yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
-        function = f" in {other.function}" if other.function else ""
+        function = clause(" in ", other.function)
         yield f"    related: {one_line(f'{line_of(other, root)}{function}', LENGTH)}"
 
 

@@ -11,7 +11,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
 from kgprof.document.sheet import Section, Sheet
 from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Shown, Table, missing, plain
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
 _LABELS = 10  # of recordings, below the line
@@ -66,7 +66,7 @@ def sheet(found: m.History) -> Sheet:
         title=f"History of {found.workload}",
         status=status,
         verdict=verdict,
-        trust=f"The environments differ: {trust}" if trust else "",
+        trust=clause("The environments differ: ", trust),
         facts=(
             plural(len(found.recordings), "recording"),
             machine.device_name,
@@ -85,7 +85,7 @@ def _ratio(metric: m.ComparedMetric) -> float:
 
 def _named(found: m.History, at: int) -> str:
     side = found.recordings[at]
-    commit = f" ({side.commit[:10]})" if side.commit else ""
+    commit = clause(" (", side.commit[:10], ")")
     return f"{one_line(side.source, 60)}{commit}"
 
 

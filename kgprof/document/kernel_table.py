@@ -40,7 +40,7 @@ from kgprof.document.table import (
     share,
     whole,
 )
-from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
+from kgprof.wording import KERNEL_NAME_LENGTH, clause, middle_out, plural, short_name
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
@@ -62,7 +62,7 @@ _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
 
 def place(location: m.Location, root: str) -> str:
-    inside = f" in {location.function}" if location.function else ""
+    inside = clause(" in ", location.function)
     return f"{line_of(location, root)}{inside}"
 
 
@@ -316,7 +316,7 @@ _OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
     "grid": lambda sizes: f"grid {extent(sizes)}",
     "block": lambda sizes: f"block {extent(sizes)}",
     "registers": "{} registers".format,
-    "spills": lambda number: f"{number} spilled" if number else "",
+    "spills": lambda number: clause("", number, " spilled"),
     "shared_bytes": lambda number: f"{size(number)} shared" if number else "",
     "warps": lambda number: plural(number, "warp"),
     "stages": lambda number: plural(number, "stage"),
@@ -491,7 +491,7 @@ def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         rows = []
         for function in shown:
             # cProfile files what is written in C under "~", without a line.
-            line = f":{function.line}" if function.line else ""
+            line = clause(":", function.line)
             place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
             rows.append(
                 (

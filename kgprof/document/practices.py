@@ -70,11 +70,10 @@ def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
             _fact(guarded, trade_off.net),
             _fact(always, trade_off.net_always),
         )
-        at = trade_off.location
         weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
-            place=place(at, profile.environment.source_root, limits) if at else None,
+            place=place(trade_off.location, profile.environment.source_root, limits),
             guarded=guarded,
             always=always,
             figures=figures,

@@ -28,7 +28,7 @@ from kgprof.document.table import (
     whole,
     written,
 )
-from kgprof.wording import short_name
+from kgprof.wording import clause, short_name
 
 _SHORT_NAME = 60
 _UNITS = {"bytes/s": (1e9, "GB/s"), "FLOP/s": (1e12, "TFLOP/s")}
@@ -147,7 +147,7 @@ def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
         f"{percent(share_of(total.total_us, kernels.total_us))}: {total.what}"
         for total in roofline.unplaced
     )
-    return f"Not classified: {said}" if said else ""
+    return clause("Not classified: ", said)
 
 
 _HIGH, _LEFT, _TOP = 260, 0.05, 16  # pixels; of the width; pixels

@@ -8,6 +8,7 @@ from kgprof import model as m
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import anchor
 from kgprof.document.table import Block, Fold
+from kgprof.wording import clause
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -39,5 +40,5 @@ def run_part(
 ) -> Fold:
     """``name``: what its anchor begins with; without one no link leads there."""
     place = anchor(index)
-    anchored = f"{name}-{place}" if name else ""
+    anchored = clause("", name, f"-{place}")
     return Fold(one_line(run.key.slug, _NAME), [*blocks], caption, lead, anchored, run=place)

@@ -29,7 +29,7 @@ from kgprof.document.table import (
     written,
 )
 from kgprof.measures.times import PER_STEP, within_process
-from kgprof.wording import plural, short
+from kgprof.wording import clause, plural, short
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 UNKNOWN_MARK = "\N{DAGGER}"
@@ -208,8 +208,8 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
             units = evaluation.units
             share = percent(tally.count / units)
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
-            why = f": {tally.why}" if tally.why else ""
-            effect = f", {tally.effect}" if tally.effect else ""
+            why = clause(": ", tally.why)
+            effect = clause(", ", tally.effect)
             lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.key.slug))
     for unknown, slugs in collected(lines).items():
         yield f"{UNKNOWN_MARK} {', '.join(slugs)}: {unknown}."
@@ -422,7 +422,7 @@ def without_constants(table: Table) -> tuple[Table, str]:
         if len(shown) > 1 or not first.measured or first.wrong or first.bar:
             names.append(column.name)
         else:
-            details = f" ({first.detail})" if first.details else ""
+            details = clause(" (", first.detail, ")")
             alike.append(f"{column.name} {first.text}{details}")
     if not alike:
         return table, ""

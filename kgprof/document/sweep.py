@@ -32,7 +32,7 @@ from kgprof.document.table import (
 from kgprof.judge import APART
 from kgprof.measures.buckets import best_policy
 from kgprof.measures.economics import NEVER, NOT_KNOWN
-from kgprof.wording import and_more, plural, short
+from kgprof.wording import and_more, clause, plural, short
 
 _STAGES = {
     "capture_s": "capture s",
@@ -302,7 +302,7 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(missed)}"
             return
         lost = sum(map(len, missed.values()))
-        others = f", {lost} not" if lost else ""
+        others = clause(", ", lost, " not")
         yield f"No rung differs ({above} compared{others}): {ladder.cell}."
         yield from not_compared
         return
@@ -363,7 +363,7 @@ def _rung(rung: m.Rung, found: m.RungResult) -> Sequence[Cell]:
 
 
 def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
-    at = f"[{', '.join(map(str, tensor.worst))}]" if tensor.worst else ""
+    at = clause("[", ", ".join(map(str, tensor.worst)), "]")
     where = f"{at} is {tensor.worst_value}, {tensor.reference} has {tensor.worst_reference}"
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
@@ -401,7 +401,7 @@ def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
         if len(found.tensors) > 1:
             title = f"Tensors of {rung}"
             rows = [_figures(tensor) for tensor in found.tensors[:_TENSORS]]
-            note = f"; {found.note}" if found.note else ""
+            note = clause("; ", found.note)
             shown = f"{found.compared:,} tensors, the worst first{note}"
             yield Fold(title, (plain(title, ("tensor", *_HEADINGS), rows), shown))
 

@@ -13,7 +13,7 @@ from kgprof.document import compare_words
 from kgprof.document.escaping import clip, visible
 from kgprof.document.finding_list import cost_order, failing, level_in_ci, with_advice
 from kgprof.document.quantity import amount
-from kgprof.wording import relative
+from kgprof.wording import clause, relative
 
 LIMIT = 10  # of each kind
 COMMANDS = ("error", "warning", "notice")
@@ -115,7 +115,7 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
         findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))
     ):
         rule = rules.get(finding.rule)
-        accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
+        accepted = clause("accepted by ", finding.accepted, ": ")
         yield _annotation(
             "notice" if finding.accepted else _OF_LEVEL[level_in_ci(finding, profile.gate, fails)],
             f"{finding.rule} {rule.name}" if rule else finding.rule,

@@ -19,6 +19,7 @@ from kgprof.document.escaping import visible
 from kgprof.document.finding_list import failing, where, with_advice
 from kgprof.document.quantity import counted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
+from kgprof.wording import clause
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
@@ -248,7 +249,7 @@ def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
 
 
 def _line(finding: m.Finding, root: str) -> str:
-    accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
+    accepted = clause(" (accepted by ", finding.accepted, ")")
     return (
         f"{where(finding.location, root)}{finding.level.value} {finding.rule}: "
         f"{with_advice(finding)}{accepted}"

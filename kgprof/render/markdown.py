@@ -18,7 +18,7 @@ from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, View
 from kgprof.document.table import markdown as table_lines
 from kgprof.measures.times import ranked, said
-from kgprof.wording import figure, plural, ranges, relative
+from kgprof.wording import clause, figure, plural, ranges, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 # characters: of the first line, of cause and fix, of a name
@@ -52,8 +52,8 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
     status = _STATUS.get(verdict.status, "")
     if profile.comparison and verdict.status == "failed":
         status = "Regression"
-    lead = f"{escaped(verdict.lead, _STATED)}; " if verdict.lead else ""
-    marked = f"**{status}:** " if status else ""
+    lead = clause("", escaped(verdict.lead, _STATED), "; ")
+    marked = clause("**", status, ":** ")
     yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
     yield ""
     if rows := [*_first_rows(profile)]:
@@ -103,7 +103,7 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
 
     def stated(rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """The sentence of a cause may begin with its rule already."""
-        named = f"{code(rule, _NAMED)} " if rule else ""
+        named = clause("", code(rule, _NAMED), " ")
         sentence = text.replace(f" {rule} ", ": ", 1) if rule else text
         where = _linked(place, lines or str(place.line), profile, blob) if place else ""
         return f"{named}{where}{prose(sentence, _STATED)}"
@@ -293,7 +293,7 @@ def _fitted(
 def _part(section: Section) -> Part:
     """Of a table the heading stands with the title, and of what follows the rows nothing is cut."""
     title = escaped(section.title, _SENTENCE)
-    named = f": {escaped(section.intro, _SENTENCE)}" if section.intro else ""
+    named = clause(": ", escaped(section.intro, _SENTENCE))
     head = [f"**{title}**{named}", ""] if title else []
     if section.folded:
         head = [f"<details><summary>{title}{named}</summary>", ""]

@@ -17,7 +17,7 @@ from kgprof.document.finding_list import Found, Grouped, not_applied
 from kgprof.document.quantity import count
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, terminal
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -193,7 +193,7 @@ def _sections(console: Console, shown: Iterable[Section]) -> None:
     for section in shown:
         console.print()
         if section.title:
-            intro = f": {section.intro}" if section.intro else ""
+            intro = clause(": ", section.intro)
             say(console, f"{section.title}{intro}", "bold")
         put(console, section.blocks)
 
@@ -235,7 +235,7 @@ def _found(console: Console, group: Grouped, root: str, notes: Iterable[str]) ->
     advice = f"fix: {first.fix}" if first.fix else f"no fix: {first.no_fix}"
     parts = (
         group.line(root),
-        f"costs {group.cost}" if group.cost else "",
+        clause("costs ", group.cost),
         advice if first.fix or first.no_fix else "",
         *notes,
     )
