@@ -108,9 +108,7 @@ def parts(kernels: m.KernelBreakdown) -> dict[str, float]:
     return {kind: us / steps_of(kernels) for kind, us in in_order(totals).items()}
 
 
-def busy_share(
-    kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped
-) -> tuple[float, float, float, bool]:
+def busy_share(kernels: m.KernelBreakdown, bare: m.Time) -> tuple[float, float, float, bool]:
     """Microseconds of a step in which it was busy, their share of the step, the step, and whether
     that is TIMING's.
 
@@ -126,7 +124,7 @@ def busy_share(
     return busy, share_of(busy, step), step, False
 
 
-def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
+def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:
     busy, share, of, is_bare = busy_share(kernels, bare)
     if is_bare:
         return (

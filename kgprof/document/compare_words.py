@@ -82,7 +82,7 @@ def is_shown(metric: m.ComparedMetric) -> bool:
     return metric.decides or metric.verdict in CHANGED or measured
 
 
-def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
+def value(metric: m.ComparedMetric, side: m.Figure) -> str:
     """With its unit."""
     if isinstance(side, m.Skipped):
         return DASH

@@ -45,13 +45,7 @@ def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
         "git commit": commit,
         "kgprof": f"recorded with {machine.kgprof}, read with {profile.kgprof_version}",
     }
-    pairs = (*facts.items(), *machine.flags.items())
-    return [
-        Fact(name, value.reason, missing=True)
-        if isinstance(value, m.Skipped)
-        else Fact(name, value)
-        for name, value in pairs[: limits.lines]
-    ]
+    return (*facts.items(), *machine.flags.items())[: limits.lines]
 
 
 def cores(machine: m.Environment) -> list[str]:
@@ -64,15 +58,15 @@ def cores(machine: m.Environment) -> list[str]:
 def options(profile: m.Profile) -> Sequence[Fact]:
     asked = profile.options
     return (
-        Fact("strategies", ", ".join(asked.strategies) or "the workload's default"),
-        Fact("modes", ", ".join(asked.modes) or "the workload's default"),
-        Fact("device", asked.device),
-        Fact("steps, warm-up", f"{asked.steps}, {asked.warmup}"),
-        Fact("TIMING evaluations", f"up to {asked.evaluations}"),
-        Fact("TIMING rounds", str(asked.rounds)),
-        Fact("seed", str(asked.seed)),
-        Fact("time limit per process", f"{figure(asked.timeout_s)} s"),
-        Fact("workload options", " ".join(asked.workload_args) or "none"),
+        ("strategies", ", ".join(asked.strategies) or "the workload's default"),
+        ("modes", ", ".join(asked.modes) or "the workload's default"),
+        ("device", asked.device),
+        ("steps, warm-up", f"{asked.steps}, {asked.warmup}"),
+        ("TIMING evaluations", f"up to {asked.evaluations}"),
+        ("TIMING rounds", str(asked.rounds)),
+        ("seed", str(asked.seed)),
+        ("time limit per process", f"{figure(asked.timeout_s)} s"),
+        ("workload options", " ".join(asked.workload_args) or "none"),
     )
 
 
@@ -186,11 +180,11 @@ def contents(profile: m.Profile) -> Sequence[Fact]:
         known = f"{plural(len(names), 'variable')}: {', '.join(names)}"
         variables = f"versions, the type of machine, and {known}"
     return (
-        Fact("Names", "functions, kernels, modules and the workload"),
-        Fact("Files", files),
-        Fact("Source lines", lines),
-        Fact("Command line", "the full command with the workload's options"),
-        Fact("Logs", logs),
-        Fact("Environment", variables),
-        Fact("Left out", left_out),
+        ("Names", "functions, kernels, modules and the workload"),
+        ("Files", files),
+        ("Source lines", lines),
+        ("Command line", "the full command with the workload's options"),
+        ("Logs", logs),
+        ("Environment", variables),
+        ("Left out", left_out),
     )

@@ -82,16 +82,16 @@ def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
     return weighed
 
 
-def _fact(name: str, value: float | m.Spread | m.Skipped, scale: float = 1.0) -> Fact:
+def _fact(name: str, value: float | m.Time, scale: float = 1.0) -> Fact:
     """``scale``: of a number; a time says its unit itself."""
     if isinstance(value, m.Skipped):
-        return Fact(name, f"{DASH} ({value.reason})", missing=True)
+        return name, m.Skipped(f"{DASH} ({value.reason})")
     if isinstance(value, m.Spread):
         cell = timed(value, 1.0, f" {value.unit}")
         if value.unit == "us":
             cell = timed(value, 1e-3, " ms")
-        return Fact(name, f"{cell.text} ({cell.detail})")
-    return Fact(name, figure(value * scale))
+        return name, f"{cell.text} ({cell.detail})"
+    return name, figure(value * scale)
 
 
 NEXT_STEPS = "What to do next"

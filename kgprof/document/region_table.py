@@ -97,7 +97,7 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     least = "\N{GREATER-THAN OR EQUAL TO} " if work.unknown else ""
     unknown = [f"{work.unknown} of unknown size"] if least else []
 
-    def at_least(value: float | m.Skipped, words: Callable[[Any], str]) -> Cell:
+    def at_least(value: m.Figure, words: Callable[[Any], str]) -> Cell:
         return written(value, lambda known: f"{least}{words(known)}")
 
     operators, moved = several(

@@ -433,7 +433,7 @@ def strategies(profile: m.Profile) -> Sequence[Fact]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
     return [
-        Fact(strategy.name, strategy.summary)
+        (strategy.name, strategy.summary)
         for strategy in profile.strategies
         if strategy.name in ran and strategy.summary
     ]
@@ -524,9 +524,9 @@ def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
         for run, evaluation in _evaluated(runs)
         for name, value in evaluation.settings.items()
     )
-    facts = []
+    facts: list[Fact] = []
     for name, values in [*found.items()][: limits.lines]:
         by_value = collected(values)
         each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
-        facts.append(Fact(name, "; ".join(each if len(each) > 1 else by_value)))
+        facts.append((name, "; ".join(each if len(each) > 1 else by_value)))
     return facts

@@ -135,7 +135,7 @@ def _speedup(each: m.CellWorth) -> Cell:
 
 
 @dashed
-def _step(step: m.Spread | m.Skipped) -> Cell:
+def _step(step: m.Time) -> Cell:
     spread = m.known(step)
     between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
     processes = plural(spread.samples, "process", "processes")

@@ -162,10 +162,7 @@ class Fold(View, kw_only=False):
     run: str = ""
 
 
-class Fact(View, kw_only=False):
-    name: str
-    value: str
-    missing: bool = False
+Fact = tuple[str, str | m.Skipped]  # its name and its value
 
 
 class Facts(View, kw_only=False):
@@ -214,13 +211,13 @@ def dashed(function: Callable[P, Cell]) -> Callable[P, Cell]:
 
 
 @dashed
-def written(value: float | m.Skipped, words: Callable[[Any], str], *details: str) -> Cell:
+def written(value: m.Figure, words: Callable[[Any], str], *details: str) -> Cell:
     """``words`` of the value, which the page sorts by."""
     shown = m.known(value)
     return Cell(words(shown), details, value=shown)
 
 
-def number(value: float | m.Skipped, *details: str) -> Cell:
+def number(value: m.Figure, *details: str) -> Cell:
     """Three digits."""
     return written(value, figure, *details)
 
@@ -229,7 +226,7 @@ def whole(value: int | m.Skipped, *details: str) -> Cell:
     return written(value, count, *details)
 
 
-def share(value: float | m.Skipped, *details: str) -> Cell:
+def share(value: m.Figure, *details: str) -> Cell:
     return written(value, percent, *details)
 
 
@@ -247,7 +244,7 @@ def several(
 
 
 @dashed
-def timed(time: m.Spread | m.Skipped, scale: float = 1.0, unit: str = "") -> Cell:
+def timed(time: m.Time, scale: float = 1.0, unit: str = "") -> Cell:
     """The median times ``scale``, and below it the range and the number of the samples."""
     spread = m.known(time)
     details = tuple(filter(None, (ranged(spread, scale), sampled(spread))))
@@ -309,7 +306,7 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 @cache
 def _fields(kind: type) -> Sequence[str]:
     """Those that may hold a text; none of what no table is made of."""
-    parts = msgspec.structs.fields(kind) if issubclass(kind, View) else ()
+    parts = msgspec.structs.fields(kind) if issubclass(kind, View | m.Skipped) else ()
     return [part.name for part in parts if part.type not in _FIGURES]
 
 

@@ -25,7 +25,6 @@ from kgprof.document.table import (
     Cell,
     Cells,
     Drawing,
-    Fact,
     Facts,
     Fold,
     Shown,
@@ -434,4 +433,4 @@ def _queue(queue: m.LaunchQueue) -> Facts:
         f"launched and not begun, over the window; none in {percent(queue.empty_share)} of it. A "
         "CUDA graph's come all at once"
     )
-    return Facts((Fact("launch delay", delay), Fact("queue depth", depth)))
+    return Facts((("launch delay", delay), ("queue depth", depth)))

@@ -322,7 +322,7 @@ def hta_sentence(found: m.HolisticCheck) -> str:
     return "; ".join((hta_caption(found), *said))
 
 
-def hta_quantity(value: float | m.Skipped, unit: str) -> str:
+def hta_quantity(value: m.Figure, unit: str) -> str:
     """Times are in milliseconds of the whole traced window."""
     if isinstance(value, m.Skipped):
         return DASH

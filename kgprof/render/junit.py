@@ -195,7 +195,7 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         yield Case(metric.run.slug, f"compared {metric.name}", properties, **said)
 
 
-def _plain(value: float | m.Skipped) -> str:
+def _plain(value: m.Figure) -> str:
     """For programs: every digit, no separator and no exponent."""
     if isinstance(value, m.Skipped):
         return "not observed"

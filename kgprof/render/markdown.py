@@ -334,7 +334,9 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
                 fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
                 lines += [f"{fence}python", *map(visible, block.text.splitlines()), fence]
             case Facts():
-                lines += [f"- {escaped(fact.name)}: {escaped(fact.value)}" for fact in block.facts]
+                lines += [
+                    f"- {escaped(name)}: {escaped(str(value))}" for name, value in block.facts
+                ]
             case (name, text):
                 lines.append(f"**{escaped(name)}:** {escaped(text, _SENTENCE)}")
             case str():

@@ -259,7 +259,10 @@ def _sections(
         "Findings",
         count(sum(group.total for group in found.groups)),  # one in several runs once
         findings=found.groups,
-        rules=coverage.checked(profile.coverage, profile.rules),
+        rules=[
+            (f"{rule.id} {rule.name}", rule.summary)
+            for rule in coverage.checked(profile.coverage, profile.rules)
+        ],
         checked=coverage.tally(profile.coverage, profile.rules),
         not_applied=not_applied(() if above else profile.findings),
     )

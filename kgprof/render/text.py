@@ -215,8 +215,8 @@ def put(console: Console, blocks: Iterable[Block]) -> None:
             case Code():
                 console.print("\n".join(f"    {visible(line)}" for line in block.text.splitlines()))
             case Facts():
-                for fact in block.facts:
-                    say(console, f"{fact.name}: {fact.value}")
+                for name, value in block.facts:
+                    say(console, f"{name}: {value}")
             case str():
                 say(console, block)
             case (name, words):

@@ -11,7 +11,6 @@ from rich.console import Console
 from kgprof.document.table import (
     Cell,
     Column,
-    Fact,
     Facts,
     Fold,
     Small,
@@ -111,7 +110,7 @@ def test_folds_hold_facts_tables_and_texts() -> None:
     page = on_the_page(
         Fold(
             "batched",
-            blocks=("Known.", Facts((Fact(name="a", value="b"),))),
+            blocks=("Known.", Facts((("a", "b"),))),
             caption="9 names",
             anchor="x",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kgprof import model as m
 from kgprof.document.sheet import Code, Section, Sheet
-from kgprof.document.table import Fact, Facts, Fold, missing, number, plain
+from kgprof.document.table import Facts, Fold, missing, number, plain
 from kgprof.render import sheet
 
 HOSTILE = "<script>x</script>\x1b[31m|`_"
@@ -28,7 +28,7 @@ SHEET = Sheet(
                 ("About", HOSTILE),
                 Fold("more", blocks=("folded",)),
                 Code(text="torch.compile(f)\n```"),
-                Facts((Fact(name="cache", value="12 MB"),)),
+                Facts((("cache", "12 MB"),)),
             ),
         ),
     ),
