@@ -10,7 +10,7 @@ title.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
@@ -133,19 +133,20 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = [index for index in importance(runs) if index in drawable_runs][: limits.flames]
     for index, run, flame in graphs:
         name = one_line(run.key.slug, limits.name)
-        summary = _summary(flame, limits)
+        frames = _Frames(flame, root, limits)
+        summary = _summary(flame, frames)
         per = "window" if flame.per == "window" else "step"
         blocks: list[Block] = [_NO_ROOM]
         drawing = None
         if index in first:
             label = f"CPU stacks of {name}. {summary}"
-            drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
-            present = {_kind_of(frame) for frame in flame.frames} - {"step"}
+            drawing = icicle(_items(flame, frames, per), limits, trees=len(first), label=label)
+            present = {*map(frames.kind, range(len(flame.frames)))} - {"step"}
             entries = [(kind, *words) for kind, words in KINDS.items() if kind in present]
             blocks = [legend_of("f", *entries), drawing]
         blocks += [f"{note}." for note in _notes(flame, per, drawing, limits)]
         if limits.host_rows and flame.top:
-            functions = [*_functions(flame, per, name, root, limits)]
+            functions = [*_functions(flame, frames, per, name)]
             blocks.append(Fold("Functions by self time, as a table", functions))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
         caption = (
@@ -161,32 +162,38 @@ def _undrawn(drawing: Icicle) -> str:
 # ---------------------------------------------------------------- of one run, and of two
 
 
-def _kind_of(frame: m.StackFrame) -> str:
-    return frame.kind if frame.kind in KINDS else "python"
+class _Frames(NamedTuple):
+    """The frames of one graph, or of two in one, by their number."""
 
+    flame: m.FlameGraph | m.FlameDifference
+    root: str
+    limits: Limits
 
-def _name_of(flame: m.FlameGraph | m.FlameDifference, frame: int, length: int = _NAME) -> str:
-    return one_line(flame.names[flame.frames[frame].name], length)
+    def name(self, frame: int) -> str:
+        whole = self.flame.names[self.flame.frames[frame].name]
+        return one_line(whole, min(self.limits.name, _NAME))
 
+    def kind(self, frame: int) -> str:
+        kind = self.flame.frames[frame].kind
+        return kind if kind in KINDS else "python"
 
-def _kind_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
-    place = one_line(_place(flame, frame, root), _NAME)
-    return f"{KINDS[_kind_of(flame.frames[frame])][0]}{clause(', ', place)}"
+    def place(self, frame: int) -> str:
+        known = self.flame.frames[frame]
+        path = one_line(relative(self.flame.names[known.file], self.root), 20_000)
+        return f"{path}:{known.line}" if path and known.line else path
 
+    def file(self, frame: int) -> str:
+        return self.place(frame).rpartition("/")[2][:_FILE]
 
-def _name_and_place(
-    flame: m.FlameGraph | m.FlameDifference, frame: int, root: str, limits: Limits
-) -> str:
-    """For a table: what has no place says its kind."""
-    known = flame.frames[frame]
-    place = _place(flame, frame, root) or KINDS[_kind_of(known)][0]
-    return one_line(f"{flame.names[known.name]} ({place})", limits.name)
+    def kind_and_place(self, frame: int) -> str:
+        place = one_line(self.place(frame), _NAME)
+        return f"{KINDS[self.kind(frame)][0]}{clause(', ', place)}"
 
-
-def _place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
-    known = flame.frames[frame]
-    path = one_line(relative(flame.names[known.file], root), 20_000)
-    return f"{path}:{known.line}" if path and known.line else path
+    def in_a_table(self, frame: int) -> str:
+        """What has no place says its kind."""
+        whole = self.flame.names[self.flame.frames[frame].name]
+        place = self.place(frame) or KINDS[self.kind(frame)][0]
+        return one_line(f"{whole} ({place})", self.limits.name)
 
 
 def short_name(name: str) -> str:
@@ -203,13 +210,13 @@ def _whole(flame: m.FlameGraph) -> int:
     return sum(flame.self_ns) or 1
 
 
-def _items(flame: m.FlameGraph, per: str, root: str) -> Sequence[Item]:
+def _items(flame: m.FlameGraph, frames: _Frames, per: str) -> Sequence[Item]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it
     took."""
     whole = _whole(flame)
     items = []
-    names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
-    titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
+    names = [*map(frames.name, range(len(flame.frames)))]
+    titles = [f"{name}\n{frames.kind_and_place(frame)}" for frame, name in enumerate(names)]
     for node, at in enumerate(flame.frame):
         total_ns = flame.total_ns[node]
         own = milliseconds(flame.self_ns[node] / flame.steps / 1e3)
@@ -222,25 +229,21 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> Sequence[Item]:
         item = Item(
             flame.parent[node],
             total_ns,
-            f"f-{_kind_of(flame.frames[at])}",
+            f"f-{frames.kind(at)}",
             short_name(names[at]),
             f"{titles[at]}; {times}",
-            _file(flame, at, root),
+            frames.file(at),
         )
         items.append(item)
     return items
 
 
-def _file(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
-    return _place(flame, frame, root).rpartition("/")[2][:_FILE]
-
-
-def _summary(flame: m.FlameGraph, limits: Limits) -> str:
+def _summary(flame: m.FlameGraph, frames: _Frames) -> str:
     """Which functions took longest, and how long the recorder's frames took with what they
     called."""
     whole = _whole(flame)
     longest = [
-        f"{_name_of(flame, row.frame, min(limits.name, _NAME))} ({percent(row.self_ns / whole)})"
+        f"{frames.name(row.frame)} ({percent(row.self_ns / whole)})"
         for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
@@ -272,13 +275,11 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
         yield f"Other threads ran operators for {time} ms per {per}, which are not drawn"
 
 
-def _functions(
-    flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits
-) -> Iterator[Table | str]:
-    shown = flame.top[: limits.host_rows]
+def _functions(flame: m.FlameGraph, frames: _Frames, per: str, name: str) -> Iterator[Table | str]:
+    shown = flame.top[: frames.limits.host_rows]
     rows = (
         (
-            _name_and_place(flame, row.frame, root, limits),
+            frames.in_a_table(row.frame),
             figure(row.self_ns / flame.steps / 1e3),
             percent(row.self_ns / _whole(flame)),
             figure(row.total_ns / flame.steps / 1e3),
@@ -331,9 +332,10 @@ def flame_difference_folds(
     folds = []
     for place, (index, run, flame) in enumerate(found):
         changes = _by_change(flame)
+        frames = _Frames(flame, root, limits)
         name = one_line(run.run.slug, limits.name)
         largest = [
-            f"{_name_of(flame, frame, min(limits.name, _NAME))} ({change(after - before)} ms)"
+            f"{frames.name(frame)} ({change(after - before)} ms)"
             for frame, (before, after) in changes[:_LONGEST]
             if after != before
         ]
@@ -347,14 +349,14 @@ def flame_difference_folds(
         blocks: list[Block] = [_NO_ROOM, pruned]
         if place < trees:
             label = f"CPU stacks of {name}, base and head. {summary}"
-            drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
+            drawing = icicle(_difference_items(flame, frames), limits, trees=trees, label=label)
             blocks = [drawing, pruned]
             if drawing.left_out:
                 blocks.append(f"{_undrawn(drawing)}.")
         if shown := changes[: limits.host_rows]:
             rows = [
                 (
-                    _name_and_place(flame, frame, root, limits),
+                    frames.in_a_table(frame),
                     figure(before / 1e3),
                     figure(after / 1e3),
                     change(after - before, micro=True),
@@ -374,7 +376,7 @@ def flame_difference_folds(
     return folds
 
 
-def _difference_items(flame: m.FlameDifference, root: str) -> Sequence[Item]:
+def _difference_items(flame: m.FlameDifference, frames: _Frames) -> Sequence[Item]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
     base, head = (
         m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns)
@@ -384,7 +386,7 @@ def _difference_items(flame: m.FlameDifference, root: str) -> Sequence[Item]:
     for node, (before, after) in enumerate(zip(base, head, strict=True)):
         frame = flame.frame[node]
         style = style_of((after - before) / whole)
-        name = _name_of(flame, frame)
+        name = frames.name(frame)
         label = short_name(name)
         if style != "same":
             label = f"{change(after - before)} ms {label}"
@@ -397,9 +399,9 @@ def _difference_items(flame: m.FlameDifference, root: str) -> Sequence[Item]:
             times += "; not in base"
         elif not after:
             times += "; not in head"
-        title = f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}"
+        title = f"{label}\n{name}, {frames.kind_and_place(frame)}; {times}"
         width = (before + after) / 2
-        file = _file(flame, frame, root)
+        file = frames.file(frame)
         made.append(Item(flame.parent[node], width, f"d-{style}", label, title, file))
     return made
 
