@@ -157,7 +157,7 @@ def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
 
     assert first.detail == "accounts for +4.10 ms of the +4.50 ms per step, batched.default"
     assert first.anchor == "KGP201-read000"
-    assert first.place == "policy.py:77 choose"
+    assert first.place.where == "policy.py:77 choose"
     assert second.anchor == ""
     assert third.detail == "effect on step time unknown: no time is known to be worse"
     assert part().accounts == (
