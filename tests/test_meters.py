@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 382_645
+MOST_SIZE = 382_602
 CEILINGS = {
     "nodes per statement": 9.04,
     "nodes of the median function": 82,
-    "conditional expressions per 1,000 lines": 28.1,
-    meters.CLASSES: 774,
-    meters.COPIED: 1702,
-    meters.SKIPPED: 402,
+    "conditional expressions per 1,000 lines": 27.7,
+    meters.CLASSES: 759,
+    meters.COPIED: 1694,
+    meters.SKIPPED: 397,
     meters.LONG_LINES: 3,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
