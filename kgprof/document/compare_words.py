@@ -356,9 +356,6 @@ def comparability(comparison: m.Comparison) -> str:
     )
 
 
-REGRESSION = "REGRESSION"  # what a comparison that fails is called
-
-
 def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
     """Kind, run, place, sentence, and how much of the change it accounts for."""
     of = f"{cause.run.slug}: " if cause.run else ""

@@ -159,6 +159,34 @@ def speedup_words(run: m.RunReport) -> str:
     return "baseline" if run.is_baseline else DASH
 
 
+def _is_only_measured(profile: m.Profile) -> bool:
+    """Whether nothing judged the program: no gate, no comparison."""
+    return profile.gate is None and profile.comparison is None
+
+
+def status_word(profile: m.Profile) -> str:
+    """Say in a word how far the first sentence stands. "OK" is the word of a gate or a comparison:
+    without one a program was measured, and nobody approved of it."""
+    status = profile.verdict.status
+    if status is m.VerdictStatus.FAILED and profile.comparison is not None:
+        return "Regression"
+    if status is not m.VerdictStatus.OK:
+        return status.capitalize()
+    return "Measured" if _is_only_measured(profile) else "OK"
+
+
+def tone(profile: m.Profile) -> m.VerdictStatus:
+    """Return the status that gives the first sentence its colour: that of the verdict, but amber
+    for a program that was measured and has a warning, which says what to do."""
+    status = profile.verdict.status
+    warned = any(
+        found.level == m.Level.WARNING and not found.accepted for found in profile.findings
+    )
+    if status is m.VerdictStatus.OK and warned and _is_only_measured(profile):
+        return m.VerdictStatus.ATTENTION
+    return status
+
+
 def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:
     """Those that stand below the verdict, and how many more there are."""
     every = profile.verdict.reasons

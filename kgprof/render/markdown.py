@@ -25,7 +25,6 @@ ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 VERDICT, _STATED, _NAMED = 220, 240, 60
 _ROWS = 3
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
-_STATUS = {"attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
 # src/step.py:41, step(), .item(), mode='default', torch.where, fused.reduce-overhead, fused_add_3
 _CODE = re.compile(
     r"(?<![\w/.-])[\w./-]*\w\.py(?::\d+(?:[-,]\d+)*)?\b|\.?\b[A-Za-z_][\w.]{0,200}\([^()\s`]*\)|"
@@ -49,12 +48,10 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
     device = escaped(profile.environment.device_name, _NAMED)
     yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
     yield ""
-    status = _STATUS.get(verdict.status, "")
-    if profile.comparison and verdict.status == "failed":
-        status = "Regression"
+    status = "" if verdict.status is m.VerdictStatus.OK else summary.status_word(profile)
     lead = clause("", escaped(verdict.lead, _STATED), "; ")
     marked = clause("**", status, ":** ")
-    yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
+    yield f"{_SYMBOLS[summary.tone(profile)]} {marked}{lead}{prose(verdict.text, VERDICT)}"
     yield ""
     if rows := [*_first_rows(profile)]:
         head, *others = rows

@@ -102,6 +102,7 @@ class Page(View):
     profile: m.Profile
     workload: str
     heading: str
+    tone: m.VerdictStatus
     symbol: str
     status_word: str
     lead: str
@@ -150,13 +151,15 @@ def build(
     found = finding_list(profile, limits)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
+    tone = summary.tone(profile)
     warned_of = verdict.status in ("ok", "attention") and profile.findings
     sections = (*_sections(profile, found, left_out, links, limits), contents)
     return Page(
         profile=profile,
         workload=one_line(profile.workload, limits.name),
         heading=one_line(_heading(profile), 2 * limits.name),
-        symbol=SYMBOLS[verdict.status],
+        tone=tone,
+        symbol=SYMBOLS[tone],
         status_word=_status_word(profile, found),
         lead=one_line(verdict.lead, 4 * limits.name),
         verdict=one_line(verdict.text, 4 * limits.name),
@@ -182,15 +185,12 @@ def build(
 
 
 def _status_word(profile: m.Profile, found: FindingList) -> str:
-    status = profile.verdict.status
-    if status is m.VerdictStatus.FAILED and profile.comparison is not None:
-        return "Regression"
-    if status is not m.VerdictStatus.OK:
-        return status.capitalize()
+    word = summary.status_word(profile)
     groups = [group for group in found.groups if group.level == m.Level.WARNING]
     lines = [line for group in groups for line in (*group.lines, *group.folded)]
     warned = sum(not line.accepted for line in lines)
-    return f"OK, {plural(warned, 'warning')}" if warned and profile.comparison is None else "OK"
+    counts = profile.verdict.status is m.VerdictStatus.OK and profile.comparison is None
+    return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
 
 
 def _heading(profile: m.Profile) -> str:

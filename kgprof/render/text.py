@@ -133,10 +133,8 @@ def _head(console: Console, profile: m.Profile, brief: bool) -> None:
     console.print()
     if verdict.lead:
         say(console, verdict.lead, "bold")
-    status = verdict.status.upper()
-    if compares and verdict.status is m.VerdictStatus.FAILED:
-        status = compare_words.REGRESSION
-    say(console, f"{status}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
+    status = summary.status_word(profile).upper()
+    say(console, f"{status}: {verdict.text}", STATUS_STYLES[summary.tone(profile)])
     if verdict.trust:
         say(console, verdict.trust, indent="  ")
     for line in account.lines(profile):

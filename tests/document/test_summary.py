@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
+from kgprof import model as m
 from kgprof.document import summary
 from kgprof.model import (
     Compilation,
@@ -179,3 +182,36 @@ def test_modes_that_promise_cuda_graphs_say_whether_any_was_launched() -> None:
     assert "s0.reduce-overhead: no CUDA graph launched in the traced steps." in notes
     assert "CUDA graphs launched in the traced steps: s20.reduce-overhead 20 in 20 steps." in notes
     assert not [note for note in summary.footnotes(profiles.cuda()) if "CUDA graph" in note]
+
+
+@pytest.mark.parametrize(
+    ("profile", "level", "word", "tone"),
+    [
+        (profiles.clean, m.Level.WARNING, "Measured", "attention"),
+        (profiles.clean, m.Level.NOTE, "Measured", "ok"),
+        (profiles.dead, m.Level.NOTE, "Failed", "failed"),
+        (profiles.comparison, m.Level.WARNING, "Regression", "failed"),
+    ],
+)
+def test_ok_is_no_word_for_what_was_only_measured(
+    profile: Callable[[], Profile], level: m.Level, word: str, tone: str
+) -> None:
+    found = m.Finding(rule="KGP101", level=level, message="breaks", run=None, fingerprint="0" * 12)
+    measured = msgspec.structs.replace(profile(), findings=(found,))
+    assert (summary.status_word(measured), summary.tone(measured)) == (word, tone)
+
+
+def test_a_gate_that_passed_is_ok_and_an_accepted_warning_asks_for_nothing() -> None:
+    ok = m.Verdict(status=m.VerdictStatus.OK, text="every budget holds")
+    passed = msgspec.structs.replace(profiles.gate(), verdict=ok)
+    assert (summary.status_word(passed), summary.tone(passed)) == ("OK", "ok")
+    found = m.Finding(
+        rule="KGP101",
+        level=m.Level.WARNING,
+        message="breaks",
+        run=None,
+        fingerprint="0" * 12,
+        accepted="known",
+    )
+    measured = msgspec.structs.replace(profiles.clean(), findings=(found,))
+    assert summary.tone(measured) == "ok"

@@ -273,7 +273,7 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(
         said = page.inner_text("#said")
 
     assert verdict.startswith(
-        "**linkpred kgprof: \N{CHECK MARK} OK, 12 warnings.** fused.default is the fastest"
+        "**linkpred kgprof: ! Measured, 12 warnings.** fused.default is the fastest"
     )
     assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
     assert finding.startswith("**Warning** `KGP201` ")
