@@ -33,13 +33,14 @@ OURS = ("KGPROF_", "GITHUB_", "PYTEST_", "CI", "TMPDIR", "PWD", "CUDA_VISIBLE_DE
 # At the outermost level, as in a process of its own: a child's program has no other frame below it.
 # One that did not raise leaves as kgprof's other children do, without taking torch's modules apart:
 # tests/record/test_script_endings.py holds that programs end as Python ends them.
+# What ends it is imported before: a program may leave no ``__import__`` behind.
 BOOTSTRAP = """
 from tests import commands
 main, args = commands.next_role(int(__import__("sys").argv[1]))
+from kgprof.record.child import leave
 del commands
 main(*args)
-from kgprof.record import child
-child.leave()
+leave()
 """
 
 
