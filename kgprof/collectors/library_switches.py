@@ -55,6 +55,10 @@ CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TA
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
 _LEVELS = ("critical", "debug", "error", "exception", "fatal", "info", "log", "warn", "warning")
 _WRITES = frozenset(f"Logger.{method}" for method in _LEVELS)
+# which it adds to logging.Logger
+_OF_TRANSFORMERS = frozenset(
+    f"Logger.{method}" for method in ("info_once", "warning_advice", "warning_once")
+)
 # a layer's own work: nobody can call it elsewhere or less often
 _OF_MODULES = ("forward", "__call__")
 _READ = (
@@ -134,10 +138,9 @@ _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
 _OF_BACKWARD_HOOK = "GB0083"
-_HOOKED = (
-    "the module has a backward hook{}: without it the graph does not break here, and a hook on "
-    "what is compiled as a whole does not break it"
-)
+_HOOKED = "the module has a backward hook{}: without it the graph does not break here"
+# not of nn.Sequential and the like: there torch compiles the module's __call__, with all hooks
+_AS_A_WHOLE = ", and a hook on what is compiled as a whole does not break it"
 _SUPPRESSED = (
     "torch._dynamo.config.suppress_errors = True  # and no fullgraph=True: what cannot be compiled "
     "then runs in eager"
@@ -233,7 +236,8 @@ def _mended(
     if why := _unavoidable(finding):
         return replace(finding, level=m.Level.NOTE, no_fix=why)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _OF_BACKWARD_HOOK:
-        return replace(finding, no_fix=_HOOKED.format(_registered(source)))
+        whole = _AS_A_WHOLE if _is_inside(finding.refusal, finding.run, compiled) else ""
+        return replace(finding, no_fix=f"{_HOOKED.format(_registered(source))}{whole}")
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     decides = prints or tested or _in_operator(finding)
@@ -440,6 +444,8 @@ def _written_by(finding: m.Finding, called: str) -> str:
     if called in _WRITES:
         return f"logging.{called}"
     line = finding.library
+    if called in _OF_TRANSFORMERS and line is not None and line.package == "transformers":
+        return f"logging.{called}"
     is_logging = line is not None and line.file.endswith("logging/__init__.py")
     if line is None or not is_logging or line.function not in _LEVELS:
         return ""
@@ -533,7 +539,7 @@ def _without_switch(
             reads = f"{_last(library.function)}() reads: {_ELSEWHERE}"
             return replace(finding, no_fix=reads if is_read else _WAITS)
         return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else _WAIT)
-    inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
+    inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):
         enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
@@ -541,6 +547,13 @@ def _without_switch(
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)
+
+
+def _is_inside(
+    way: m.Refusal, run: m.RunKey | None, compiled: Collection[tuple[m.RunKey, str, str]]
+) -> bool:
+    """Tell whether the project's own code that leads to the line was compiled."""
+    return any((run, at.file, _last(at.function)) in compiled for at in way.stack)
 
 
 def _last(function: str) -> str:

@@ -266,6 +266,48 @@ def test_a_method_of_a_logger_that_writes_nothing_leaves_no_message_out() -> Non
     assert "leaves the message out" not in found.fix
 
 
+def test_a_method_that_transformers_adds_to_loggers_is_ignored_where_transformers_calls_it() -> (
+    None
+):
+    once = "method: <Logger shelf (WARNING)>.warning_once, args: [ConstantVariable(str: 'a')]"
+    reason = builtin().replace("context: builtin print", f"context: {once}")
+    of_transformers = ("/lib/site-packages/transformers/modeling_utils.py", 12, "loss_function")
+
+    found, of_others = (
+        of_break(inside, reason=reason) for inside in (of_transformers, (SHELF, 12, "forward"))
+    )
+
+    assert found.fix.partition("  #")[0] == (
+        "torch._dynamo.config.ignore_logging_functions.add(logging.Logger.warning_once)"
+    )
+    assert found.level is Level.WARNING
+    assert "warning_once" not in of_others.fix  # their loggers may have it where Logger has none
+
+
+@pytest.mark.parametrize(("own", "is_said"), [(True, True), (False, False)])
+def test_a_hook_on_the_whole_is_offered_where_the_programs_own_code_is_compiled(
+    own: bool, is_said: bool
+) -> None:
+    """torch compiles the ``__call__`` of nn.Sequential and the like, which runs their hooks too."""
+    reason = (
+        "Module-level backwards hooks require compiled autograd.\n  Explanation: \n\n"
+        "  Developer debug context: \n\n"
+        " For more details about this graph break, please visit: https://a.org/gb/gb0083.html"
+    )
+    wrapper = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+    stack = (CALLER, (FILE, 14, "step"), ("/lib/site-packages/torch/nn/modules/module.py", 9, "f"))
+    evidence = Evidence(
+        written.recording(
+            *compiled("0/0", STEP if own else wrapper), broken("0/0", *stack, reason=reason)
+        )
+    )
+
+    (found,) = (one for one in findings(evidence) if one.refusal is not None)
+
+    assert "without it the graph does not break" in found.no_fix
+    assert ("compiled as a whole" in found.no_fix) is is_said
+
+
 def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the_graph() -> None:
     print_, input_ = printed("Constant"), builtin().replace("builtin print", "builtin input")
 

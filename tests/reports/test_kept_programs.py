@@ -47,14 +47,16 @@ TRUTHS = (
     Truth(
         program="2-runs-eagerly-and-passes/b07_backward_hook.py",
         exit_code=1,
-        rules=("KGP108",),
-        says=(NO_GRAPH,),
+        rules=("KGP101", "KGP108"),
+        says=(NO_GRAPH, "registered in b07_backward_hook.py:12"),
+        never_says=("compiled as a whole",),
     ),
     Truth(
         program="2-runs-eagerly-and-passes/b07_backward_hook.py",
         exit_code=5,
-        rules=("KGP108",),
-        says=(NO_GRAPH,),
+        rules=("KGP101", "KGP108"),
+        says=(NO_GRAPH, "registered in b07_backward_hook.py:12"),
+        never_says=("compiled as a whole",),
         options=("--max", "graph-breaks=1"),
     ),
     Truth(
