@@ -52,15 +52,15 @@ SYNC_IN_GRAPH = m.Rule(
     level=m.Level.WARNING,
     summary="Compiled code waits for a value from the GPU while it runs.",
     why=(
-        "The generated code itself stops for the value: it selects a branch of torch.cond or "
-        "determines a shape. Later launches cannot be queued, and a function with such a sync "
+        "The generated code itself stops for the value: it selects a branch of torch.cond, decides "
+        "on the next round of while_loop, or determines a shape. Later launches cannot be queued, and a function with such a sync "
         "cannot become one CUDA graph."
     ),
     example="torch.cond(fresh.any(), ...): one sync per step to read the predicate.",
     remedy=(
         "Always do the work and select with torch.where, if that costs less than the sync (the "
         "report's trade-offs show it if both were measured), or move the read out of the compiled "
-        "function."
+        "function. In place of while_loop, run a fixed number of rounds."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -135,7 +135,8 @@ CAUSES = {
         ("item", "float", "int", "complex", "range", "index", "round", "format"), "item"
     ),
     **dict.fromkeys(("bool", "all", "any"), "truth-value"),
-    **dict.fromkeys(("cond", "while_loop"), "cond-predicate"),
+    "cond": "cond-predicate",
+    "while_loop": "loop-condition",
     **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
     **dict.fromkeys(("masked_select", "getitem", "__getitem__", "setitem"), "mask-index"),
     **dict.fromkeys(("unique", "_unique2", "unique_dim"), "unique"),
@@ -205,6 +206,7 @@ SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
     "cond-predicate": "reading torch.cond's predicate",
+    "loop-condition": "reading while_loop's condition",
     **{name: f"{name}()" for name in ("nonzero", "unique")},
     "mask-index": "indexing with a boolean mask",
     "inside-operator": "a value read inside an operator",
@@ -234,6 +236,12 @@ COUNTED_CLASSES = (
 COUNTED_VALUES = (
     "torch.zeros(N, dtype=torch.long, device=x.device).index_add_(0, x, torch.ones_like(x))  "
     "# how often each index occurs, if x holds those from 0 to N - 1"
+)
+
+# while_loop reads before each round
+FIXED_ROUNDS = (
+    "for _ in range(N): state = body(*state)  # a fixed number of rounds reads nothing; body keeps "
+    "with torch.where what is done"
 )
 
 # What is read is the size of the result.
@@ -783,6 +791,8 @@ def _own_fix(event: Sync, cause: str) -> str:
         return ""
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
+    if cause == "loop-condition":
+        return FIXED_ROUNDS
     if event.called == "type_as" and event.operator == SYNC_DEBUG:
         return _made_there(event.expression)
     if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:

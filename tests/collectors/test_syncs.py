@@ -274,6 +274,18 @@ def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
     )
 
 
+def test_while_loop_reads_its_condition_before_each_round() -> None:
+    (finding,) = findings(
+        read(each=9, operator="while_loop", compile_id="0/0", expression="while_loop(more, turn)")
+    )
+
+    assert (finding.rule, finding.fix) == (SYNC_IN_GRAPH.id, syncs.FIXED_ROUNDS)
+    assert finding.message == (
+        "on a GPU reading while_loop's condition would force a sync inside compiled code, 9 times "
+        "per step"
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "op", "operator", "where"),
     [
@@ -425,6 +437,7 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
         ),
         ({"expression": "torch.tensor([loss, lowest])"}, "item"),
         ({"operator": "cond", "compile_id": "0/0"}, "cond-predicate"),
+        ({"operator": "while_loop", "compile_id": "0/0"}, "loop-condition"),
         ({"operator": "repeat_interleave", "compile_id": "0/0"}, "inside-operator"),
     ],
 )

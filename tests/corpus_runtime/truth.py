@@ -36,6 +36,7 @@ CAUSES = frozenset(
         "item",
         "truth-value",
         "cond-predicate",
+        "loop-condition",
         "nonzero",
         "mask-index",
         "unique",
