@@ -162,19 +162,22 @@ def _from_records(
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
-        compiled_inside=_compiled_inside(trace, frame) if whole and not resumed else (),
+        compiled_inside=_compiled_inside(trace, records) if whole and not resumed else (),
         identity=identity_of(trace, first),
     )
 
 
-def _compiled_inside(trace: RunTrace, skipped: m.Location | None) -> tuple[str, ...]:
+def _compiled_inside(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[str, ...]:
     """Name the functions of the project that torch compiled in calls of a skipped one that was to
-    be compiled itself."""
-    called = compiled_callables.of_code(trace, skipped)
+    be compiled itself, from the call on that skipped it."""
+    skipped = records[0].compiled.frame if records[0].compiled else None
+    called, since = compiled_callables.of_code(trace, skipped), calls_of(records)[0]
     names = [
         trace.source.definition(frame.file, frame.line, frame.function).function
         for compiled in trace.compiled
         if (frame := compiled.frame) is not None
+        and frame != skipped
+        and compiled.call >= since
         and not (compiled.failed or compiled.is_empty or is_resumed(frame.function))
         and frame.file in trace.source.own
         and compiled_callables.of_compilation(trace, compiled) in called

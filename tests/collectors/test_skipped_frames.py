@@ -53,6 +53,21 @@ def test_what_is_compiled_in_calls_of_the_function_is_named() -> None:
     assert finding.message.endswith("; compiled by themselves: report")
 
 
+def test_neither_the_skipped_code_nor_what_was_compiled_before_it_is_named() -> None:
+    both = (written.begun("0/0"), written.begun("1/0"), written.begun("0/1", 1))
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("1/0", REPORT),
+        *compiled("0/1", STEP, call=1, fail_type="Unsupported", fail_reason=GENERATOR),
+        broken("0/1", CALLER, LOOP, reason=GENERATOR, prefix=written.GIVEN_UP, call=1),
+        written.called(STEP, compilations=both),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert (found.calls, found.compiled_inside) == ((1,), ())
+
+
 def test_a_break_in_a_loop_blames_the_line_and_names_the_frame() -> None:
     (found,) = collected(*written.a_skipped_frame())
 
