@@ -35,6 +35,8 @@ class Guard(m.Model):
     hint: str = ""  # torch's own, which stands behind the line
     # settings that torch names for it: "torch._dynamo.config.NAME = True"
     switches: tuple[str, ...] = ()
+    # a value that lay on Python's stack while the line of a graph break ran, and is not its result
+    is_held: bool = False
     variable: str = ""  # the variable behind a closure's cell: "w", "options.scale"
 
 

@@ -14,12 +14,11 @@ STATES = {  # of the process, of which torch says no more
     "autocast": "it ran with autocast and without, and torch compiles for each",
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
+HELD = "a value that the line of a graph break holds"
 # modes that act on each call of a torch function, by the name of torch's check
 _MODES = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE")
 _DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
-# Dynamo's name for what the line of a graph break left to the code behind it
-_RETURNED = "___stack"
 _RETURNED_SIZE = re.compile(r"___stack\d+(?:\.size\(\)\[\d+\])*")
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
@@ -36,12 +35,12 @@ _LONG_FLOAT = re.compile(r"-?\d+\.\d{7,}(?:e[+-]?\d+)?")
 def is_returned_by_a_break(guard: Guard) -> bool:
     """Whether the value itself came from the line of a graph break. A tensor's dtype or size came
     with the inputs."""
-    from_break = is_left_by_a_break(guard) or guard.text.startswith(_RETURNED)
-    return from_break and guard.kind not in TENSOR_KINDS
+    is_result = is_left_by_a_break(guard) and not guard.is_held
+    return is_result and guard.kind not in TENSOR_KINDS
 
 
 def is_left_by_a_break(guard: Guard) -> bool:
-    return guard.source.startswith(_RETURNED)
+    return guard.source.startswith(m.ON_STACK) or guard.text.startswith(m.ON_STACK)
 
 
 def in_words(
@@ -68,11 +67,9 @@ def in_words(
         return "an object that it was compiled for was deleted, and torch drops such code"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
-    name = (
-        "the result of a graph break's line"
-        if is_left_by_a_break(guard)
-        else named(guard, wraps, arguments)
-    )
+    name = named(guard, wraps, arguments)
+    if is_left_by_a_break(guard):
+        name = HELD if guard.is_held else "the result of a graph break's line"
     if guard.kind == "dispatch-keys" and _is_of_autograd(guard):
         return f"{name} was made under torch.inference_mode in some calls and not in others"
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too

@@ -47,6 +47,7 @@ from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, fram
 from kgprof.wording import and_more, call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
+_ON_STACK = re.compile(rf"{m.ON_STACK}(\d+)")
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
 
@@ -253,8 +254,16 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
         came = compiled_for.get((name, guard.source, guard.kind), "")
         return replace(guard, actual=came) if came else guard
 
+    on_stack = {frame_id(row.compile_id): row.on_stack for row in trace.all.frames}
+
+    def with_place(name: str, guard: Guard) -> Guard:
+        found = _ON_STACK.match(guard.source)
+        is_held = found is not None and int(found[1]) < on_stack.get(frame_id(name), 0) - 1
+        return replace(guard, is_held=True) if is_held else guard
+
     return {
-        name: tuple(with_actual(name, guard) for guard in guards) for name, guards in found.items()
+        name: tuple(with_place(name, with_actual(name, guard)) for guard in guards)
+        for name, guards in found.items()
     }
 
 
@@ -578,8 +587,7 @@ class Advised:
     def fix(self, guard: Guard) -> str:
         """One for all guards on a value that one line used, however many there are."""
         # no name of the program's, or none before the call: mend the break
-        of_break = is_left_by_a_break(guard) or is_returned_by_a_break(guard)
-        if of_break or self._is_behind_a_break(guard):
+        if is_left_by_a_break(guard) or self._is_behind_a_break(guard):
             return ""
         key = (_subject(guard), _used(self.trace, guard))
         if key not in self.fixes:
@@ -1244,9 +1252,16 @@ def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
     things = grouped(recompiles, lambda recompile: _subject(recompile.guard)[:2])
-    firsts = (same[0] for same in things)
+    firsts = [same[0] for same in things]
+    # what such a line holds is told where it comes from, if that is known
+    told = {_change(each.guard) for each in firsts if not each.guard.is_held}
+    firsts = [one for one in firsts if not one.guard.is_held or _change(one.guard) not in told]
     words = list(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
     return f"{'; '.join(words[:SHOWN])}{and_more(words, SHOWN)}"
+
+
+def _change(guard: Guard) -> tuple[str, int | None, str, str]:
+    return guard.kind, guard.dimension, guard.expected, guard.actual
 
 
 def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:

@@ -39,6 +39,8 @@ class CodeCount(Model):
 
 
 BEFORE_THE_FIRST = -1  # call: while the program was loading
+# Dynamo's names for what lay on Python's stack at a graph break: "___stack0" is the oldest
+ON_STACK = "___stack"
 
 
 class OfferedFrame(Model):
@@ -64,6 +66,9 @@ class OfferedFrame(Model):
     # called, "Linear", and the names of the arguments that the wrapper passes on.
     wraps: str = ""
     arguments: tuple[str, ...] = ()
+    # of code behind a graph break, the values that lay on Python's stack there: the last is what
+    # the line gave, if it gave one; 0 where nobody counted them
+    on_stack: int = 0
 
 
 class LineOperators(Model):

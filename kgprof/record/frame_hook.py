@@ -149,9 +149,14 @@ class FrameHook(Source):
                 outcome=outcome,
                 text=text[:TEXT],
                 qualified=code.co_qualname if code.co_qualname != code.co_name else "",
+                on_stack=sum(map(_is_on_stack, code.co_varnames[: code.co_argcount])),
                 **fields,
             )
         )
+
+
+def _is_on_stack(name: str) -> bool:
+    return name.startswith(m.ON_STACK)
 
 
 class _Counts:

@@ -885,6 +885,29 @@ def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None
     assert (found.fix, "___stack0, 0" in found.detail) == ("", False)
 
 
+def test_what_the_line_of_a_break_holds_is_not_its_result_and_is_told_once() -> None:
+    going_on = resumed(STEP, 16)
+    size = "size mismatch at index 0. expected 8, actual 9"
+    held = [
+        *compiled("0/0", STEP),
+        *compiled("1/0", going_on),
+        offered(going_on, compile_id="1/0", on_stack=3),
+        *compiled("1/1", going_on, call=10),
+        rejected("1/1", f"1/0: tensor '___stack1' {size}", call=10),
+        ran("1/0", 0),
+        ran("1/1", 10),
+    ]
+    also_told = [*compiled("0/1", STEP, call=10), ran("0/1", 10)]
+    also_told.append(rejected("0/1", f"0/0: tensor 'x' {size}", call=10))
+
+    (alone,), (once,) = diagnosed(*held), diagnosed(*held, *also_told)
+
+    assert alone.message.endswith(
+        "size of a value that the line of a graph break holds, dimension 0: expected 8, got 9"
+    )
+    assert once.message.endswith("size of x, dimension 0: expected 8, got 9")
+
+
 def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> None:
     frame = (LIBRARY, 67, "inner")
     lines = [

@@ -79,6 +79,18 @@ def test_a_break_gives_the_function_and_what_follows_it() -> None:
     assert {frame.file for frame in frames} == {__file__}
 
 
+def holds_while_it_breaks(x: torch.Tensor) -> torch.Tensor:
+    return torch.add(x, float(x.sum()))
+
+
+def test_what_lies_on_the_stack_at_a_break_is_counted_with_its_result() -> None:
+    compiled = torch.compile(holds_while_it_breaks, backend="eager")
+
+    frames = offered(lambda: compiled(torch.ones(3)))
+
+    assert [frame.on_stack for frame in frames] == [0, 3]  # torch.add, x, and the number
+
+
 def test_a_recompile_has_the_call_in_which_it_happened() -> None:
     compiled = torch.compile(adds, backend="eager", dynamic=False)
     sizes = iter([3, 3, 4, 4, 3])
