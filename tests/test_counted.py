@@ -70,7 +70,7 @@ def test_one_tensor_moves_and_several_move(names: tuple[str, ...], said: str) ->
         names=names,
         functions=("step",),
         calls=(4,),
-        watched=20,
+        steps=17,
         carried=(),
         declared=True,
         cuda_graphs=False,

@@ -104,7 +104,7 @@ class AddressChange(Event):
     functions: tuple[str, ...]  # that take them
     calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
     in_turn: bool = False  # some of them moved in some of these calls, others in others
-    watched: int
+    steps: int  # after warm-up that were watched; 0: not known
     carried: tuple[str, ...]  # graph outputs of earlier calls that they were: "0/0 output 1"
     declared: bool
     cuda_graphs: bool
@@ -213,7 +213,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
             is_assigned_often=len(lines) > 1 and len(bound) > 1,
             calls=tuple(sorted(every)),
             in_turn=any(moved != every for moved in calls.values()),
-            watched=max(held.watched for _, _, held in passed),
+            steps=len(tensors.steady(tensors.tensors.watched)),
             carried=_once(maker for _, _, held in passed for maker in held.made_before),
             declared=any(
                 (graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed
@@ -287,7 +287,7 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
             names=tuple(buffer.name for buffer in group),
             functions=(),
             calls=tuple(sorted({call for buffer in group for call in buffer.calls})),
-            watched=max(buffer.watched for buffer in group),
+            steps=len(tensors.steady(tensors.tensors.watched)),
             carried=_once(maker for buffer in group for maker in buffer.made_by),
             declared=True,
             cuda_graphs=any(graph.cuda_graphs for graph in tensors.tensors.graphs),
@@ -381,7 +381,8 @@ def diagnose(events: tuple[AddressEvent, ...]) -> tuple[m.Finding, ...]:
 
 
 def _moved(event: AddressChange) -> m.Finding:
-    names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
+    names, of = ", ".join(event.names), f" of {event.steps} watched" if event.steps else ""
+    times = f"in {len(event.calls)}{of} steps after warm-up"
     times += " (not all of them in each)" if event.in_turn else ""
     several = len(event.names) > 1
     buffers = "the declared buffers " if several else "the declared buffer "
@@ -400,7 +401,7 @@ def _moved(event: AddressChange) -> m.Finding:
     return finding(
         UNSTABLE,
         event,
-        f"{what} moved to a new address {times}, last in call {event.calls[-1]}: {why}",
+        f"{what} moved to a new address {times}, last in step {event.calls[-1]}: {why}",
         event.identity,
         *event.names,
         level=m.Level.WARNING if serious else m.Level.NOTE,

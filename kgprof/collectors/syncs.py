@@ -53,8 +53,8 @@ SYNC_IN_GRAPH = m.Rule(
     summary="Compiled code waits for a value from the GPU while it runs.",
     why=(
         "The generated code itself stops for the value: it selects a branch of torch.cond, decides "
-        "on the next round of while_loop, or determines a shape. Later launches cannot be queued, and a function with such a sync "
-        "cannot become one CUDA graph."
+        "on the next round of while_loop, or determines a shape. Later launches cannot be queued, "
+        "and a function with such a sync cannot become one CUDA graph."
     ),
     example="torch.cond(fresh.any(), ...): one sync per step to read the predicate.",
     remedy=(

@@ -17,7 +17,6 @@ from kgprof.reading.structured_trace import compile_id
 MAX_WORK = 100_000
 MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
 
-STACK = "___stack"  # Dynamo's names of what a graph break left on Python's stack
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
 _MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
@@ -102,7 +101,7 @@ class RunTensors(m.Model):
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
         """Whether the user gave it: what goes on after a graph break takes the locals of before as
         its arguments, also one that has the name of an argument, and what lay on Python's stack."""
-        if (on_stack := _LOCAL.match(name)) is not None and on_stack[1].startswith(STACK):
+        if (on_stack := _LOCAL.match(name)) is not None and on_stack[1].startswith(m.ON_STACK):
             return False
         local = _LOCAL.fullmatch(name)
         if local is None or not is_resumed(graph.function):

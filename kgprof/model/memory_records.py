@@ -210,7 +210,7 @@ class WatchedBuffer(Model):
 class TensorRecords(Tagged, tag="tensors"):
     graphs: tuple[WatchedGraph, ...] = ()
     buffers: tuple[WatchedBuffer, ...] | None = None  # None: the workload declares none
-    calls: int = 0  # calls of the workload that were watched
+    watched: tuple[int, ...] = ()  # calls of the workload in which tensors were looked at
     steps_marked: int = 0  # torch.compiler.cudagraph_mark_step_begin() while they ran
     left_out: int = 0  # graphs beyond the limit
     backwards: tuple[WatchedGraph, ...] = ()  # of ``graphs``, as far as they ran

@@ -96,7 +96,7 @@ class TensorProbe(InstalledGraphs):
         self._watching = True
         self._graphs: list[_Graph] = []
         self._left_out = 0
-        self._watched_calls = 0
+        self._watched_calls: list[int] = []
         self._steps_marked = self._marks_before = 0
         self._made = _Made()
         self._declares = buffers is not None
@@ -117,7 +117,7 @@ class TensorProbe(InstalledGraphs):
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
             buffers=self._buffers.records() if self._declares else None,
-            calls=self._watched_calls,
+            watched=tuple(self._watched_calls),
             steps_marked=self._steps_marked,
             left_out=self._left_out,
             backwards=tuple(graph.record() for graph in self._run_backwards),
@@ -150,7 +150,10 @@ class TensorProbe(InstalledGraphs):
 
         found = self.records()
         both = (tuple(map(renumbered, graphs)) for graphs in (found.graphs, found.backwards))
-        return replaced(found, **dict(zip(("graphs", "backwards"), both, strict=True)))
+        watched = steps(found.watched)
+        return replaced(
+            found, watched=watched, **dict(zip(("graphs", "backwards"), both, strict=True))
+        )
 
     def listen(self, undo: ExitStack) -> None:
         undo.callback(self._forget)
@@ -173,7 +176,7 @@ class TensorProbe(InstalledGraphs):
         self._marks_before = _marks_left()
         self._watching = self._watches(self._calls.current)
         if self._watching:
-            self._watched_calls += 1
+            self._watched_calls.append(self._calls.current)
             self._buffers.before()
 
     @aside

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -66,9 +67,21 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (line("carried"), Level.WARNING)
     assert finding.message == (
-        "x, input of advanced, moved to a new address in 5 of the calls after warm-up, last in "
-        "call 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
+        "x, input of advanced, moved to a new address in 5 of 5 watched steps after warm-up, last "
+        "in step 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
     )
+
+
+def test_of_a_recording_that_does_not_name_the_watched_steps_no_total_is_said() -> None:
+    whole = written_tensors.recording(graph(given(moved=MOVED)))
+
+    (event,) = addresses.collect(Evidence(whole))
+
+    assert isinstance(event, AddressChange)
+    older = msgspec.structs.replace(event, steps=0)
+    known, unknown = (addresses.diagnose((each,))[0].message for each in (event, older))
+    assert " in 5 of 5 watched steps after warm-up, last in step 7:" in known
+    assert " in 5 steps after warm-up, last in step 7:" in unknown
 
 
 def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> None:

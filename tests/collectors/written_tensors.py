@@ -95,7 +95,9 @@ def recording(
     launches: int | None = None,
 ) -> Recording:
     """Launches: as in written.on_cuda."""
-    tensors = TensorRecords(graphs=graphs, buffers=buffers, calls=CALLS, steps_marked=marked)
+    tensors = TensorRecords(
+        graphs=graphs, buffers=buffers, watched=tuple(range(CALLS)), steps_marked=marked
+    )
     memory = MemoryPass(
         step_us=(1000.0,) * CALLS, steady_from=STEADY_FROM, syncs=GONE, tensors=tensors, peaks=GONE
     )
