@@ -26,10 +26,10 @@ CACHE_BYPASSED = m.Rule(
     ),
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
-        "An operator: express it with others that can be cached (in place of torch.cond, "
-        "torch.where over both results), or keep it in a small compiled function of its own so "
-        "that the rest is cached. A custom pass of Inductor: make it a "
-        "torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
+        "The finding gives torch's reason. An operator of control flow (cond, while_loop, scan): "
+        "express it with others that can be cached (cond: torch.where over both results), or keep "
+        "it in a small compiled function of its own so that the rest is cached. A custom pass of "
+        "Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),
@@ -38,6 +38,9 @@ CACHE_BYPASSED = m.Rule(
     symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
+AUTOCAST_AROUND = (
+    "with torch.autocast(...):  # around the call of the compiled function, and no longer in it"
+)
 OF_A_LIBRARY = (
     "it is a library's function, and so is what keeps it from being cached, "
     "unless you set passes of Inductor"
@@ -46,6 +49,7 @@ OF_A_LIBRARY = (
 # Artifact names of torch.__trace: what they are called here, and the cache.
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
 _OUTCOMES = ("hit", "miss", "bypass")
+_ENTERS_AUTOCAST = "_enter_autocast"  # torch's function for a with block in the graph
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
 
@@ -110,6 +114,11 @@ def _reason(payload: str | None) -> str:
     )
 
 
+def _fix(use: CacheUse) -> str:
+    enters = _ENTERS_AUTOCAST in use.reason and not use.library
+    return AUTOCAST_AROUND if enters else ""
+
+
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
     findings = []
@@ -131,6 +140,7 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
                 first.identity,
                 level=m.Level.NOTE if first.library else None,
                 no_fix=OF_A_LIBRARY if first.library else "",
+                fix=_fix(first),
                 library=first.library,
                 count=len({use.compile_id for use in uses}),
                 detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),

@@ -63,6 +63,7 @@ _IN_STACK = re.compile(
     r'(?:\n +(?!File ")(?P<text>.*))?',
     re.MULTILINE,
 )
+_BREAKS_OFFERED = "Consider using fullgraph=False to allow graph breaks, or move "
 STACK = 24  # innermost lines of a stack that a finding keeps
 # Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it
 # calls.
@@ -239,7 +240,7 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
         if stack
         else None,
         stack=stack,
-        cause=cause_of(reason, trace.all.sources.registry),
+        cause=_without_fullgraph(cause_of(reason, trace.all.sources.registry)),
         resumable=not reason.startswith(_CANNOT_RESUME),
     )
 
@@ -261,6 +262,12 @@ def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
         yield m.Location(
             file=frame["file"], line=int(frame["line"]), function=function, text=code.strip()
         )
+
+
+def _without_fullgraph(cause: m.TorchCause) -> m.TorchCause:
+    """A graph that broke was not compiled with fullgraph=True."""
+    hints = tuple(hint.replace(_BREAKS_OFFERED, "Move ") for hint in cause.hints)
+    return msgspec.structs.replace(cause, hints=hints)
 
 
 def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:

@@ -80,7 +80,10 @@ _TENSOR = re.compile(
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
 _HINT = "(HINT: "
-_CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
+# a key of a dict may hold anything
+_CLOSED_OVER = re.compile(
+    r"""guard on "(?P<name>[^"]+)"(?P<path>(?:\['[^']*'\]|\["[^"]*"\]|[\w.\[\]])*)"""
+)
 _USED = re.compile(
     r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)"
 )

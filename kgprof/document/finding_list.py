@@ -146,11 +146,22 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
         return (f"fix: {first}", *(f"     {line}" for line in others))
     if finding.no_fix:
         return (f"no fix: {finding.no_fix}",)
-    given = finding.refusal.cause.hints if finding.refusal else ()
-    hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
-    if hints:
+    if hints := _hints(finding):
         return [f"torch's hint: {hint}" for hint in hints]
     return (f"what to do: {remedy}",) if remedy else ()
+
+
+def _hints(finding: m.Finding) -> Sequence[str]:
+    given = finding.refusal.cause.hints if finding.refusal else ()
+    return [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
+
+
+def to_do(profile: m.Profile, action: m.Action) -> str:
+    """Of an action without a fix: why there is none, or torch's hints, or the rule's remedy."""
+    findings = (each for each in profile.findings if each.fingerprint == action.finding)
+    hints = (hint for finding in findings for hint in _hints(finding))
+    hinted = clause("torch's hint: ", " ".join(dict.fromkeys(hints)))
+    return action.no_fix or hinted or profile.remedy(action.rule)
 
 
 # Also true of a fix that names a mode which was measured.

@@ -17,7 +17,7 @@ from kgprof.document.breakdown import Bar, Part, legend
 from kgprof.document.compare_part import parts_of, plot, window_us
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList, not_applied
+from kgprof.document.finding_list import FindingList, not_applied, to_do
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import Limits, anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
@@ -267,7 +267,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
             place=", ".join(places),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(action.no_fix or profile.remedy(action.rule), 4 * limits.name),
+            remedy=one_line(to_do(profile, action), 4 * limits.name),
             about=one_line(about, 2 * limits.name),
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.finding_list import Anchors, place
+from kgprof.document.finding_list import Anchors, place, to_do
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, duration, figure
 from kgprof.document.table import Fact, Shown, timed
@@ -121,4 +121,4 @@ def _what(profile: m.Profile, action: m.Action) -> str:
         return f"fix: {action.fix}"
     if action.no_fix:
         return f"no fix: {action.no_fix}"
-    return f"what to do: {profile.remedy(action.rule)}"
+    return f"what to do: {to_do(profile, action)}"

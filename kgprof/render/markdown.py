@@ -12,7 +12,7 @@ from kgprof.document import account, compare_words, environment_facts, gate_tabl
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
-from kgprof.document.finding_list import Found, Grouped, failing, not_applied
+from kgprof.document.finding_list import Found, Grouped, failing, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, View
@@ -110,14 +110,14 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
         if found.causes:
             cause = found.causes[0]
             yield "Cause", stated(cause.rule, cause.text, cause.place)
-            yield _to_do(profile, cause.rule)
+            yield _to_do(profile.remedy(cause.rule))
         return
     here = next((action for action in profile.actions if not action.only_on_gpu), None)
     if here is not None:
         lines = next(map(ranges, here.lines.values()), "")
         said = f"{here.run.slug}: {here.text}"
         yield "Finding", stated(here.rule, said, here.location, lines)
-        yield _to_do(profile, here.rule, here.fix, here.no_fix)
+        yield _to_do(to_do(profile, here), here.fix)
         return
     fails = failing(profile)
     elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
@@ -126,18 +126,16 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
     worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
     if worst is not None and worst.level is not m.Level.NOTE:
         yield "Finding", stated(worst.rule, worst.alone, worst.location)
-        yield _to_do(profile, worst.rule, worst.fix)
+        yield _to_do(profile.remedy(worst.rule), worst.fix)
 
 
-def _to_do(profile: m.Profile, rule: str, fix: str = "", no_fix: str = "") -> tuple[str, str]:
-    """The code to write, called a fix; without one, the rule's remedy in words."""
+def _to_do(words: str, fix: str = "") -> tuple[str, str]:
+    """The code to write, called a fix; without one, what is said in words."""
     if fix:
         return "Fix", code(fix, _STATED)
-    if no_fix:
-        return "What to do", prose(no_fix, _STATED)
     # As many of its first sentences as there is room for; the first one always.
     shown = ""
-    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", profile.remedy(rule)):
+    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", words):
         if shown and len(shown) + len(sentence) + 1 > _STATED:
             break
         shown = f"{shown} {sentence}".strip()

@@ -135,6 +135,15 @@ def test_where_only_aotautograd_s_cache_refuses_the_graph_is_traced_again_and_no
     )
 
 
+def test_autocast_that_is_entered_in_the_graph_is_entered_around_it() -> None:
+    told = {"cache_bypass_reason": "Unsupported call_function target <function _enter_autocast>."}
+    refused = artifact("aotautograd_cache_bypass", "0/0", json.dumps(told))
+
+    (found,) = caches.diagnose(collected(*compiled("0/0", STEP), refused))
+
+    assert found.fix == caches.AUTOCAST_AROUND
+
+
 def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
     frames = [(LIBRARY, 50, "forward"), (LIBRARY, 90, "reset")]
     custom = json.dumps({"cache_bypass_reason": "Unsupported post grad custom pass"})

@@ -569,3 +569,12 @@ def test_the_operator_is_read_from_torchs_debug_context(context: str, operator: 
     )
 
     assert graph_breaks.cause_of(text, {}).operator == operator
+
+
+def test_a_graph_that_broke_is_not_told_to_do_without_fullgraph() -> None:
+    hint = "Consider using fullgraph=False to allow graph breaks, or move its creation outside."
+    reason = f"Sparse\n  Explanation: None.\n  Hint: {hint}\n"
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", PRINT, reason=reason))
+
+    assert found.refusal.cause.hints == ("Move its creation outside.",)

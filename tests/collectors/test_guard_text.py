@@ -265,6 +265,12 @@ def test_a_closures_cell_has_the_variables_name() -> None:
         == "w"
     )
     assert (
+        parse(
+            f"{cell} == 1  # n  # a.py:2 in f (HINT: guard on \"w\".k['a b/c.0']) (HINT: x)"
+        ).variable
+        == "w.k['a b/c.0']"
+    )
+    assert (
         parse(f'{cell}.k == 1  # return a < w.k  # a.py:2 in f (HINT: guard on "w".k)').variable
         == "w.k"
     )

@@ -8,7 +8,7 @@ import pytest
 from kgprof import model as m
 from kgprof.analysis import analyse
 from kgprof.document import gate_table
-from kgprof.document.finding_list import not_applied
+from kgprof.document.finding_list import not_applied, to_do
 from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
 from kgprof.render.text import Text
@@ -41,6 +41,17 @@ def test_an_answer_with_an_action_says_it_once(name: str) -> None:
 
     assert profile.actions
     assert " ".join(RENDERERS[name].render(profile).split()).count(SENTENCE) == 1
+
+
+def test_torchs_own_hint_is_what_to_do_in_place_of_the_rules_remedy() -> None:
+    profile = with_actions()
+    action = msgspec.structs.replace(profile.actions[0], fix="", no_fix="")
+    refusal = m.Refusal(cause=m.TorchCause(kind="Lock", hints=("Please report", "Avoid `lock`.")))
+    findings = [msgspec.structs.replace(each, refusal=refusal) for each in profile.findings]
+
+    assert to_do(profile, action) == profile.remedy(action.rule)
+    hinted = msgspec.structs.replace(profile, findings=tuple(findings))
+    assert to_do(hinted, action) == "torch's hint: Avoid `lock`."
 
 
 @pytest.mark.parametrize("name", RENDERERS)
