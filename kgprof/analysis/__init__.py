@@ -105,6 +105,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             actions=next_actions,
             workload=plan.workload,
             hang=hang(evidence),
+            untraced=_untraced(header, runs),
         ),
         environment=plan.environment,
         device=plan.device,
@@ -179,6 +180,15 @@ def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
         )
         for name, file in sorted(files.items())
     )
+
+
+def _untraced(header: m.RecordingHeader, runs: m.Runs) -> str:
+    """Why the one run on a GPU has no TRACE, though it was asked for."""
+    asked = header.options.wants(m.PassName.TRACE)
+    if header.plan.device != "cuda" or len(runs) != 1 or not asked:
+        return ""
+    kernels = runs[0].kernels
+    return kernels.reason if isinstance(kernels, m.Skipped) else ""
 
 
 def _exit_code(recording: m.Recording) -> int:

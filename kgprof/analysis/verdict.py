@@ -11,6 +11,8 @@ something to gain and are counted beside the sentence: none makes it doubtful.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+import msgspec
+
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
@@ -311,17 +313,21 @@ def verdict(
     actions: Sequence[m.Action] = (),
     workload: str = "",
     hang: str = "",
+    untraced: str = "",
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that
     nobody accepts. ``actions``: of a script the first of them stands in the first line.
-    ``hang``: which collective the ranks wait in.
+    ``hang``: which collective the ranks wait in. ``untraced``: why the one run on a GPU has no
+    TRACE, though it was asked for.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
     if hang:
         headlines.insert(0, (FAILED, hang))
     rank = fastest(runs, baseline, workload)
+    if untraced and rank.text:
+        rank = _untraced(rank, runs[0], untraced)
     results = _results(runs, uncompared)
     work, lead = _work(runs)
     lead = lead or _small_part(runs)
@@ -378,6 +384,15 @@ def verdict(
     return m.Verdict(
         status=status, text=headline, reasons=_once((*(line for _, line in more), *expired, *said))
     )
+
+
+def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
+    """Say that nothing was looked at but the clock, or not even that."""
+    text = f"{rank.text}; what the GPU did is not known: {why}"
+    if isinstance(run.step, m.Skipped):
+        return Remark("; ".join((text, *rank.notes)), INCONCLUSIVE)
+    status = max(rank.status, ATTENTION, key=WORST_LAST.index)
+    return msgspec.structs.replace(rank, text=text, status=status)
 
 
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:

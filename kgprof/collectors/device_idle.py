@@ -38,6 +38,7 @@ IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the
 # time, and replaying them as one saves next to nothing.
 MANY_LAUNCHES = 8
+MANY_TIME_STEPS = 8  # calls of one nn.GRU, nn.LSTM or nn.RNN per step
 MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
 REPLAY = 'torch.compile(..., mode="reduce-overhead")'
@@ -63,6 +64,14 @@ BRANCHES = (
 RESULTS_KEPT = (
     "no CUDA graph is proposed: results of compiled code are kept beyond its next call, and a "
     "replay would overwrite them. Clone what is kept first."
+)
+RNN = (
+    "no CUDA graph is proposed: torch.compile leaves nn.GRU, nn.LSTM and nn.RNN in eager, and they "
+    "launch kernels for each time step."
+)
+WHOLE_SEQUENCE = (
+    "call nn.GRU, nn.LSTM or nn.RNN once over the whole sequence, if the next input does not "
+    "depend on the last output (now {} per step; not tried)"
 )
 
 _MEASURED = (
@@ -167,6 +176,7 @@ class DeviceTime(Event):
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
     # what speaks against a CUDA graph, as far as it was seen: one of the sentences above
     against_graphs: str = ""
+    rnn_calls: float = 0.0  # a step
 
     @property
     def idle_us(self) -> float:
@@ -254,6 +264,7 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         idle=found.idle,
         loader_us=None if traced.extent.unlike else run.once(input_pipeline.loader_us),
         asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
+        rnn_calls=traced.rnn_calls,
     )
 
 
@@ -263,6 +274,8 @@ def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
     traced = run.once(traced_steps)
     if isinstance(traced, TracedSteps) and traced.have_sparse_tensors:
         return SPARSE
+    if isinstance(traced, TracedSteps) and traced.rnn_calls:
+        return RNN
     if isinstance(traced, TracedSteps) and traced.change_their_sizes:
         return "" if keeps_sizes(run.record.kernel_origins) else STEPS_CHANGE
     events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
@@ -303,11 +316,15 @@ def _finding(event: DeviceTime) -> m.Finding:
         f"  {span.total_us / event.steps:,.1f} µs per step  {span.words}"
         for span in spans[:SPANS_SHOWN]
     ]
-    fix = ""
+    fix = no_fix = ""
     if rule is LAUNCH_BOUND and event.may_replay:
         fix = REPLAY
     elif rule is LAUNCH_BOUND and event.against_graphs:
         lines.append(event.against_graphs)
+        if event.rnn_calls >= MANY_TIME_STEPS:
+            fix = WHOLE_SEQUENCE.format(plural(event.rnn_calls, "call"))
+        elif event.rnn_calls:
+            no_fix = event.against_graphs
     return finding(
         rule,
         event,
@@ -323,6 +340,7 @@ def _finding(event: DeviceTime) -> m.Finding:
         ),
         saves=_saving(event, rule),
         fix=fix,
+        no_fix=no_fix,
     )
 
 

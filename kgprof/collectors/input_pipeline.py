@@ -87,6 +87,7 @@ class InputWait(Event):
     count: int
     extent: Extent
     workers: bool  # of a loader: it has worker processes
+    loads_nothing: bool = False  # the run has no DataLoader
     clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
     @property
@@ -151,6 +152,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             count=int(pageable.sum()),
             extent=traced.extent,
             workers=False,
+            loads_nothing=run.once(loads_nothing),
         )
 
 
@@ -173,6 +175,15 @@ def loader_us(run: RunEvidence) -> float | None:
         return traced.idle_us(loading)
     taken_us = median(timing.loader_us) * traced.idle_share(loading)
     return min(taken_us, max(0.0, extent.step_us - traced.busy_us))
+
+
+def loads_nothing(run: RunEvidence) -> bool:
+    """Whether it has no DataLoader, by TIMING's clock or in the traced steps; False where neither
+    was taken."""
+    timing, traced = run.record.timing, run.once(traced_steps)
+    if isinstance(timing, m.TimingPass) and timing.loader_us:
+        return not any(timing.loader_us)
+    return not isinstance(traced, m.Skipped) and not len(_loading(traced.columns))
 
 
 def clocked_share(timing: m.TimingPass) -> float:
@@ -225,7 +236,8 @@ def _finding(event: InputWait) -> m.Finding:
         elif event.workers:
             fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
-        fix = 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
+        pinned = "x = x.pin_memory()" if event.loads_nothing else "DataLoader(..., pin_memory=True)"
+        fix = f'{pinned}; x.to("cuda", non_blocking=True)'
         message = (
             f"copies to the GPU from pageable memory: {share}, "
             f"{plural(event.count, 'copy', 'copies')} in {steps}"

@@ -15,10 +15,12 @@ from kgprof.wording import plural
 FIRST_WITH_TF32 = (8, 0)  # compute capability
 OFTEN_IDLE = 0.3  # of the step without work on the GPU: more launches may make it longer
 # cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and
-# "tf32" are on them.
+# "tf32" (CUTLASS's type: "tfloat32") are on them.
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
 _COMPLEX = re.compile("cf32")
-_ON_TENSOR_CORES_AS_TF32 = re.compile(r"tf32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)")
+_ON_TENSOR_CORES_AS_TF32 = re.compile(
+    r"tf(?:loat)?32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)"
+)
 IN_HALF = re.compile(
     r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w{1,200}?_[th]s[th]|nvjet_\w{1,200}?_hsh",
     re.IGNORECASE,

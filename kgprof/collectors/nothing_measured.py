@@ -46,7 +46,11 @@ RULES = (NOTHING_MEASURED,)
 _BEFORE_STEPS = (
     "in the script, before the first step; if its class matters, its own .compile() instead"
 )
-_SPARSE = "torch.compile was not tried: the steps work on sparse tensors, which it does not support"
+SPARSE = "torch.compile was not tried: the steps work on sparse tensors, which it does not support"
+RNN = (
+    "torch.compile was not tried: it leaves nn.GRU, nn.LSTM and nn.RNN, which the steps call, in "
+    "eager"
+)
 
 
 class CoverageEvent(m.Model):
@@ -68,7 +72,7 @@ class CoverageEvent(m.Model):
     # calls
     fix: str = ""
     loop: m.Location | None = None  # in what that may compile, which torch would unroll
-    has_sparse_tensors: bool = False  # in its traced steps on a GPU
+    uncompiled: str = ""  # what its traced steps on a GPU do that torch.compile does not support
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -96,7 +100,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     # what is compiled already, and runs eagerly, is not to be compiled once more
     called = {trace.run for trace in evidence.compilers if compiled_callables.callables(trace)}
     events = []
-    sparse = {run.key for run in evidence.on_gpu if _has_sparse_tensors(run)}
+    uncompiled = {run.key: _uncompiled(run) for run in evidence.on_gpu}
     for run, source in ((each.record, each.source) for each in evidence.runs):
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
@@ -114,7 +118,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             compilations=compilations,
             unused=unused,
             hidden=off,
-            has_sparse_tensors=run.key in sparse,
+            uncompiled=uncompiled.get(run.key, ""),
         )
         if (script := run.script) is not None:
             beside = (
@@ -137,9 +141,13 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     return tuple(events)
 
 
-def _has_sparse_tensors(run: RunEvidence) -> bool:
+def _uncompiled(run: RunEvidence) -> str:
     traced = run.once(traced_steps)
-    return isinstance(traced, TracedSteps) and traced.have_sparse_tensors
+    if not isinstance(traced, TracedSteps):
+        return ""
+    if traced.have_sparse_tensors:
+        return SPARSE
+    return RNN if traced.rnn_calls else ""
 
 
 def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Location | None]:
@@ -227,8 +235,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
             "there, if the model runs it"
         )
         return (msgspec.structs.replace(found, no_fix=why),)
-    if any(event.has_sparse_tensors for event in events):
-        return (msgspec.structs.replace(found, no_fix=_SPARSE),)
+    if why := next((event.uncompiled for event in events if event.uncompiled), ""):
+        return (msgspec.structs.replace(found, no_fix=why),)
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(found, fix=fix),)

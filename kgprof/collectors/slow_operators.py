@@ -13,6 +13,11 @@ from kgprof.wording import figure
 WORTH_SHARE = 0.2  # of the step
 SLOW_US = 200.0  # for each launch, of the CPU's time while the GPU waits
 
+ON_THE_CPU = (
+    'device="cuda" where its tensors are made, or take it out of the step (worker processes of a '
+    "DataLoader)"
+)
+
 SLOW_OPERATOR = m.Rule(
     id="KGP613",
     name="gpu-waits-for-operator",
@@ -21,16 +26,18 @@ SLOW_OPERATOR = m.Rule(
     why=(
         "An operator launches a kernel in microseconds. One that takes far longer does something "
         "else first: cuDNN's attention, for one, makes a plan for each size of its inputs that it "
-        "has not met, which takes milliseconds. An operator is named, its forward and backward "
+        "has not met, which takes milliseconds. Or it launches nothing: it computes on tensors of "
+        "the CPU. An operator is named, its forward and backward "
         f"together, if most of the CPU's time while the GPU waits and {100 * WORTH_SHARE:.0f} % "
         f"of the traced step pass in it, at least {SLOW_US:.0f} µs for each kernel or copy that it "
         "launches, and if the GPU is idle for that much of a step without the profiler, too."
     ),
     example="Attention over one more token in each step, by cuDNN.",
     remedy=(
-        "If the sizes of its inputs change, pad them to a few sizes. Attention may also run with "
-        "another backend (with torch.nn.attention.sdpa_kernel(...)): compare both, since which is "
-        "faster depends on the sizes."
+        "An operator that launches nothing: make its tensors on the GPU, or take it out of the "
+        "step. Any other: if the sizes of its inputs change, pad them to a few sizes. Attention "
+        "may also run with another backend (with torch.nn.attention.sdpa_kernel(...)): compare "
+        "both, since which is faster depends on the sizes."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS),),
@@ -78,9 +85,12 @@ def _of_run(run: RunEvidence) -> Iterator[SlowOperator]:
     launched = traced.work.events[under]
     kernels_of_it = {columns.names[name] for name in columns.name[launched].tolist()}
     waits_us = sum(span.total_us for span in found.idle.host_spans if span.name in names)
+    place = _location(run, found, kernels_of_it)
+    if not len(launched):
+        place = _sampled(run, found, waits_us)
     yield SlowOperator(
         run=run.key,
-        location=_location(run, found, kernels_of_it),
+        location=place,
         operator=" and ".join(names),
         waits_us=waits_us / found.steps,
         launches=len(launched),
@@ -102,6 +112,17 @@ def _location(
     return run.source.at(place.file, place.line, place.function)
 
 
+def _sampled(run: RunEvidence, found: m.KernelBreakdown, waits_us: float) -> m.Location | None:
+    """Find the line of the project without which the window is shorter than these waits."""
+    trace = run.record.trace
+    if isinstance(trace, m.Skipped) or trace.host_lines is None:
+        return None
+    for row in trace.host_lines.rows:
+        if found.window_us - row.us < waits_us:
+            return run.source.at(row.at.file, row.at.line, row.at.function)
+    return None
+
+
 def diagnose(events: tuple[SlowOperator, ...]) -> tuple[m.Finding, ...]:
     return tuple(
         _finding(event)
@@ -113,13 +134,18 @@ def diagnose(events: tuple[SlowOperator, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: SlowOperator) -> m.Finding:
     waits, step = figure(event.waits_us / 1e3), figure(event.traced_us / 1e3)
-    each = figure(event.waits_us * event.extent.steps / max(1, event.launches) / 1e3)
+    message = f"the GPU waits for {event.operator} on the CPU: {waits} of {step} ms per traced step"
+    if event.launches:
+        each = figure(event.waits_us * event.extent.steps / event.launches / 1e3)
+        message += f", {each} ms per launch"
+    else:
+        message += "; it launches nothing"
     return finding(
         SLOW_OPERATOR,
         event,
-        f"the GPU waits for {event.operator} on the CPU: {waits} of {step} ms per traced step, "
-        f"{each} ms per launch",
+        message,
         event.operator,
+        fix="" if event.launches else ON_THE_CPU,
         cost=event.extent.cost(event.waits_us, "CPU time of the operator", (m.PassName.TRACE,)),
         saves=_saving(event),
     )

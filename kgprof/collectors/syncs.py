@@ -17,6 +17,7 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.input_pipeline import loads_nothing
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_made_in
@@ -167,6 +168,7 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
+PINNED_BY_HAND = "from pinned memory: tensor.pin_memory() beforehand"
 MADE_OF_PINNED = (
     "from pinned memory only, which the result of torch.cat is not, even of a pinned batch: copy "
     "what it is made of, and make it on the GPU"
@@ -280,6 +282,7 @@ class Sync(Event):
     pins_batches: bool = (
         False  # a loader of the program's does, and this line copies something else
     )
+    loads_nothing: bool = False  # the run has no DataLoader
     is_loaded: bool = False  # by a DataLoader, which calls this line
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
 
@@ -400,6 +403,7 @@ def _of_run(
             is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
             is_pinned=is_pinned,
             pins_batches=run.once(_pins_batches),
+            loads_nothing=run.once(loads_nothing),
             is_loaded=any(record.loads for record in seen),
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
@@ -843,7 +847,8 @@ def _not_waiting(event: Sync) -> str:
                 named = [each for each in call.keywords if each.arg != "non_blocking"]
                 call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
                 pins = event.is_pinned or ".pin_memory()" in ast.unparse(made)
-                pinned = MADE_OF_PINNED if event.pins_batches else PINNED
+                by_hand = PINNED_BY_HAND if event.loads_nothing else PINNED
+                pinned = MADE_OF_PINNED if event.pins_batches else by_hand
                 return ast.unparse(call) + ("" if pins else f"  # {pinned}")
             case ast.Call() as call:
                 return _filled(call)

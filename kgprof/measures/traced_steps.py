@@ -38,6 +38,8 @@ _SPARSE = (
     "aten::_sparse_mm",
     "aten::_sparse_sum",
 )
+# Operators of nn.GRU, nn.LSTM and nn.RNN, in torch 2.11 to 2.13.
+_RNN = ("aten::gru", "aten::lstm", "aten::rnn_relu", "aten::rnn_tanh")
 
 
 class Extent(m.Model):
@@ -122,6 +124,11 @@ class TracedSteps:
     def have_sparse_tensors(self) -> bool:
         """Whether an operator of sparse tensors ran."""
         return bool(self.columns.named(*_SPARSE).any())
+
+    @property
+    def rnn_calls(self) -> float:
+        """How often a step calls nn.GRU, nn.LSTM or nn.RNN."""
+        return int(self.columns.named(*_RNN).sum()) / len(self.steps)
 
     @cached_property
     def _step(self) -> Indices:

@@ -13,6 +13,7 @@ from kgprof.model import (
     CompilePass,
     Exit,
     Load,
+    PassName,
     RoundRecord,
     RunKey,
     RunRecord,
@@ -284,6 +285,45 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
 
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
     assert ranked(record).notes == ("not timed without instruments: it took 67 s",)
+
+
+PROFILES_ITSELF = "the program runs torch.profiler itself"
+
+
+@pytest.mark.parametrize(
+    ("timing", "status", "said"),
+    [
+        (None, "attention", f"; what the GPU did is not known: {PROFILES_ITSELF}"),
+        (
+            Skipped(reason="it took 61 s"),
+            "inconclusive",
+            f"; what the GPU did is not known: {PROFILES_ITSELF}; not timed without instruments: "
+            "it took 61 s",
+        ),
+    ],
+)
+def test_a_script_on_a_gpu_without_trace_is_not_ok_and_says_why(
+    timing: Skipped | None, status: str, said: str
+) -> None:
+    record = msgspec.structs.replace(
+        stepping(FUSED, *(1_000.0,) * 5),
+        trace=Skipped(reason=PROFILES_ITSELF),
+        script=ScriptRun(step="an optimizer step", steps=9, counted={}),
+    )
+    if timing is not None:
+        record = msgspec.structs.replace(record, timing=timing)
+
+    def judged(device: str) -> Verdict:
+        whole = recording(record, baseline=None)
+        plan = msgspec.structs.replace(whole.header.plan, device=device)
+        passes = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+        options = msgspec.structs.replace(whole.header.options, passes=passes, timing_below_s=60.0)
+        header = msgspec.structs.replace(whole.header, plan=plan, options=options)
+        return analyse(msgspec.structs.replace(whole, header=header)).verdict
+
+    assert judged("cuda").status == status
+    assert said in judged("cuda").text
+    assert PROFILES_ITSELF not in judged("cpu").text
 
 
 def test_traced_calls_are_no_time_of_another_kind_of_step() -> None:

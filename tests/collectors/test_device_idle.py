@@ -12,9 +12,11 @@ from kgprof.collectors.device_idle import (
     LAUNCH_BOUND,
     REPLAY,
     RESULTS_KEPT,
+    RNN,
     SIZES_CHANGE,
     SPARSE,
     STEPS_CHANGE,
+    WHOLE_SEQUENCE,
     collect,
     diagnose,
 )
@@ -212,6 +214,23 @@ def test_no_cuda_graph_is_proposed_to_eager_steps_of_other_sizes_and_sparse_tens
     assert finding.rule == LAUNCH_BOUND.id
     assert finding.fix == ("" if against else REPLAY)
     assert against in finding.detail
+
+
+def test_an_rnn_that_is_called_once_per_time_step_is_proposed_the_whole_sequence() -> None:
+    # given: twenty calls of nn.GRU per step, which torch.compile leaves in eager
+    (finding,) = found(launching_over(4, 4, 4, 4, operator="aten::gru"))
+
+    assert finding.rule == LAUNCH_BOUND.id
+    assert finding.fix == WHOLE_SEQUENCE.format("20 calls")
+    assert RNN in finding.detail
+
+
+def test_an_rnn_that_is_called_once_has_no_cuda_graph() -> None:
+    (event,) = collect(Evidence(launching_over(4, 4, 4, 4, operator="aten::lstm")))
+
+    (finding,) = diagnose((msgspec.structs.replace(event, rnn_calls=1.0),))
+
+    assert (finding.fix, finding.no_fix) == ("", RNN)
 
 
 def test_an_argument_that_keeps_the_sizes_is_proposed_where_they_change() -> None:

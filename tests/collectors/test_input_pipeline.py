@@ -147,7 +147,11 @@ def test_a_copy_from_pageable_memory_costs_its_time_and_what_is_idle_in_its_call
     (finding,) = found(pageable_copy())
 
     assert (finding.rule, bound_us(finding)) == (PAGEABLE_COPY.id, 250.0)
-    assert "pin_memory=True" in finding.fix
+    assert finding.fix == 'x = x.pin_memory(); x.to("cuda", non_blocking=True)'
+
+    (event,) = collect(Evidence(pageable_copy()))
+    (of_a_loader,) = diagnose((replace(event, loads_nothing=False),))
+    assert of_a_loader.fix == 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
 
 
 def test_a_copy_from_pinned_memory_is_none() -> None:

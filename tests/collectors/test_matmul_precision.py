@@ -99,6 +99,12 @@ def test_only_tf32_is_a_note() -> None:
             {HALF},
             id="convolution",
         ),
+        pytest.param(
+            [("_ZN7cutlass6KernelINS_4conv23ImplicitGemmConvolutionINS_10tfloat32_tE", 400.0)],
+            500.0,
+            {HALF},
+            id="mangled convolution",
+        ),
     ],
 )
 def test_which_kernels_count(

@@ -27,6 +27,7 @@ from kgprof.model import (
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, recording, run
 from tests.collectors import written
+from tests.collectors.written_device import steps_of, traced
 
 AS_IS = RunKey(strategy="train_step", mode="as-is")
 
@@ -241,12 +242,28 @@ def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_wr
         assert each.fix == ""
 
 
-def test_steps_on_sparse_tensors_are_not_to_be_compiled() -> None:
+@pytest.mark.parametrize("why", [nothing_measured.SPARSE, nothing_measured.RNN])
+def test_steps_that_torch_compile_does_not_support_are_not_to_be_compiled(why: str) -> None:
     eager = recording(run(AS_IS, compiled=0))
     (event,) = nothing_measured.collect(Evidence(eager))
-    sparse = msgspec.structs.replace(event, fix="m = torch.compile(m)", has_sparse_tensors=True)
+    unsupported = msgspec.structs.replace(event, fix="m = torch.compile(m)", uncompiled=why)
 
-    (found,) = nothing_measured.diagnose((sparse,))
+    (found,) = nothing_measured.diagnose((unsupported,))
 
-    assert (found.level, found.fix) == (Level.NOTE, "")
-    assert "sparse tensors" in found.no_fix
+    assert (found.level, found.fix, found.no_fix) == (Level.NOTE, "", why)
+
+
+@pytest.mark.parametrize(
+    ("operator", "why"), [("aten::mm", ""), ("aten::gru", nothing_measured.RNN)]
+)
+def test_an_rnn_of_the_traced_steps_is_what_speaks_against_compiling(
+    operator: str, why: str
+) -> None:
+    events = list(steps_of(kernels=4, kernel_us=2.0, launches=4, in_operators=0.9))
+    for event in events:
+        if event["cat"] == "cpu_op":
+            event["name"] = operator
+
+    (event,) = nothing_measured.collect(Evidence(traced(events, step_us=400.0)))
+
+    assert event.uncompiled == why

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kgprof.collectors.slow_operators import SLOW_OPERATOR, collect, diagnose
-from kgprof.model import Finding, PassName, Recording, Saving, Skipped
+from kgprof.collectors.slow_operators import ON_THE_CPU, SLOW_OPERATOR, collect, diagnose
+from kgprof.model import (
+    Finding,
+    HostLine,
+    HostLines,
+    PassName,
+    Recording,
+    Saving,
+    Skipped,
+    SourceLine,
+    TracePass,
+)
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_gpu_time import slow_operator
 
@@ -28,6 +38,31 @@ def test_the_operator_is_named_with_its_time_and_its_line() -> None:
     assert (finding.location.file, finding.location.line) == ("/src/shop/model.py", 7)
     assert isinstance(finding.saves, Saving)
     assert finding.saves.us_per_step == pytest.approx(598.425)
+
+
+def test_an_operator_that_launches_nothing_has_no_time_per_launch_but_a_line_and_a_fix() -> None:
+    # given: a kernel beside it, and a line in which all but 200 of the 4,000 us were sampled
+    recorded = slow_operator(launches=0, beside=True)
+    (run,) = recorded.runs
+    assert isinstance(run.trace, TracePass)
+    row = HostLine(at=SourceLine(file="/src/shop/model.py", line=9, function="step"), us=3_800.0)
+    trace = replace(run.trace, host_lines=HostLines(rows=(row,)))
+
+    (finding,) = found(replace(recorded, runs=(replace(run, trace=trace),)))
+
+    assert finding.message == (
+        "the GPU waits for aten::attend on the CPU: 0.600 of 1.00 ms per traced step; it launches "
+        "nothing"
+    )
+    assert finding.fix == ON_THE_CPU
+    assert finding.location is not None
+    assert (finding.location.file, finding.location.line) == ("/src/shop/model.py", 9)
+
+
+def test_a_line_that_need_not_hold_the_operator_is_not_named() -> None:
+    (finding,) = found(slow_operator(launches=0, beside=True))
+
+    assert finding.location is None
 
 
 def test_forward_and_backward_are_one_operator() -> None:

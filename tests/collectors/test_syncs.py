@@ -1103,6 +1103,8 @@ def test_a_batch_that_is_pinned_already_tells_of_what_is_made_of_it() -> None:
         return syncs.diagnose((event,))[0].fix
 
     assert fix_of(event).endswith(syncs.PINNED)
+    by_hand = msgspec.structs.replace(event, loads_nothing=True)
+    assert fix_of(by_hand).endswith(f"# {syncs.PINNED_BY_HAND}")
     pinning = msgspec.structs.replace(event, pins_batches=True)
     assert fix_of(pinning).endswith(syncs.MADE_OF_PINNED)
 

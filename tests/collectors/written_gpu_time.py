@@ -144,9 +144,10 @@ def slow_operator(
     launches: int = 1,
     step_us: float | None = 900.0,
     lines: tuple[int, ...] = (),
+    beside: bool = False,
 ) -> Recording:
     """In each step of 1,000 us these operators, one after the other, with so many launches at the
-    end of each. ``lines``: of the last one."""
+    end of each. ``lines``: of the last one; ``beside``: a launch after them, in none of them."""
     names = names or ("aten::attend",)
     events: list[dict[str, Any]] = []
     for step in range(STEPS):
@@ -157,12 +158,9 @@ def slow_operator(
             at = start + 100 + place * each_us
             events.append(_event("cpu_op", name, at, each_us))
             for number in range(launches):
-                linked = {"correlation": len(events) + 1}
-                called = at + each_us - 4 + number / launches
-                call = _event("cuda_runtime", "cudaLaunchKernel", called, 0.1)
-                kernel = _event("kernel", "attends", called + 2, 0.1)
-                events.append({**call, "args": linked})
-                events.append({**kernel, "args": {**linked, "stream": 7}, "tid": 7})
+                events += _launch(at + each_us - 4 + number / launches, len(events) + 1)
+        if beside:
+            events += _launch(start + 100 + operator_us, len(events) + 1)
     recorded = traced(events, step_us=step_us)
     (run,) = recorded.runs
     origins = KernelOrigins(
@@ -177,6 +175,13 @@ def slow_operator(
         )
     )
     return replace(recorded, runs=(replace(run, kernel_origins=origins),))
+
+
+def _launch(at: float, correlation: int) -> list[dict[str, Any]]:
+    linked = {"correlation": correlation}
+    call = _event("cuda_runtime", "cudaLaunchKernel", at, 0.1)
+    kernel = _event("kernel", "attends", at + 2, 0.1)
+    return [{**call, "args": linked}, {**kernel, "args": {**linked, "stream": 7}, "tid": 7}]
 
 
 def _event(category: str, name: str, at: float, us: float) -> dict[str, Any]:
