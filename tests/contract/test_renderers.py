@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from kgprof import render
 from kgprof.cli import verbs
+from kgprof.document import summary
 from kgprof.document.build import FINDINGS
 from kgprof.document.escaping import visible
 from kgprof.document.finding_list import grouped
@@ -255,7 +256,7 @@ def test_html_counts_what_the_json_counts(state: str) -> None:
     )
     # as many as are listed
     assert f'<span class="tally">{len(grouped(profile.findings)):,}</span>' in text
-    assert f'<section class="verdict {profile.verdict.status}"' in text
+    assert f'<section class="verdict {summary.tone(profile)}"' in text
 
 
 def test_a_page_that_grows_too_large_says_what_it_left_out() -> None:
@@ -377,4 +378,4 @@ def test_text_says_every_finding_and_every_run(state: str) -> None:
     assert len(re.findall(r"(?:error|warning|note) KGP\d{3}: ", words)) == (
         0 if state.startswith("hostile") else len(grouped(profile.findings))
     )
-    assert profile.verdict.status.upper() in words
+    assert summary.status_word(profile).upper() in words
