@@ -905,7 +905,8 @@ def test_what_the_line_of_a_break_holds_is_not_its_result_and_is_told_once() -> 
     assert alone.message.endswith(
         "size of a value that the line of a graph break holds, dimension 0: expected 8, got 9"
     )
-    assert once.message.endswith("size of x, dimension 0: expected 8, got 9")
+    assert "size of x" in once.message
+    assert "graph break" not in once.message
 
 
 def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> None:
