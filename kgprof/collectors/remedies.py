@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard, devices_of, of_array
 from kgprof.collectors.input_sizes import MEMBER, InputSize
-from kgprof.collectors.tried_settings import tried_or_not
+from kgprof.collectors.tried_settings import NOT_TRIED, tried_or_not
 from kgprof.reading.dynamo_settings import ALL_SIZES
 
 
@@ -164,10 +164,9 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
-    tried = cause.tried.get(ALL_SIZES.name, "")
-    if tried and not cause.is_static:
-        before += f"dynamic=True was {tried}; "
-    return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}"
+    tried = "" if cause.is_static else cause.tried.get(ALL_SIZES.name, "")
+    effect = f"dynamic=True was {tried}" if tried else NOT_TRIED
+    return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}; {effect}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:

@@ -41,6 +41,7 @@ class CodeCount(Model):
 BEFORE_THE_FIRST = -1  # call: while the program was loading
 # Dynamo's names for what lay on Python's stack at a graph break: "___stack0" is the oldest
 ON_STACK = "___stack"
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames before 3.12
 
 
 class OfferedFrame(Model):

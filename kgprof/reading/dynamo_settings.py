@@ -41,19 +41,18 @@ def settings_in(text: str) -> tuple[m.Setting, ...]:
 # With it torch makes a symbol of every size, as torch.compile(..., dynamic=True) does.
 ALL_SIZES = m.Setting(name="assume_static_by_default", value=False)
 _OF_SIZES = (b" size mismatch at index ", b".size()[")
-_SEVERAL = 3  # after one recompile torch itself makes a symbol of the size
 
 
 def named_in(lines: Iterable[bytes]) -> tuple[tuple[m.Setting, ...], bool]:
-    """The settings that the records of COMPILE name most often, and the one for sizes that made
-    torch compile again and again; and whether the program made torch forget what it compiled."""
+    """The settings that the records of COMPILE name most often, and the one for sizes if one made
+    torch compile again; and whether the program made torch forget what it compiled."""
     named: Counter[m.Setting] = Counter()
-    for_sizes = 0
+    by_size = False
     is_reset = False
     for line in lines:
         if any(artifact in line for artifact in _ARTIFACTS):
             named.update(settings_in(line.decode("utf-8", errors="replace")))
-        for_sizes += _REASONS in line and any(word in line for word in _OF_SIZES)
+        by_size = by_size or (_REASONS in line and any(word in line for word in _OF_SIZES))
         is_reset = is_reset or _RESET in line
     settings = [setting for setting, _ in named.most_common(MOST_TRIED)]
-    return (*settings, *([ALL_SIZES] if for_sizes >= _SEVERAL else [])), is_reset
+    return (*settings, *([ALL_SIZES] if by_size else [])), is_reset

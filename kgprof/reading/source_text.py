@@ -186,7 +186,7 @@ class SourceText:
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
-        stands for it, and behind the function around it a lambda is named."""
+        stands for it, and it is named behind the function around it."""
         name = user_function(function)
         found = [each for each in _definitions(self._text(file)) if each.name == name]
         last_too = is_resumed(function)  # what goes on after a break lies in its function
@@ -198,7 +198,7 @@ class SourceText:
         if not found:
             place = self.at(file, first_line, function)
             around = place.function
-            inside = name == "<lambda>" and around not in ("", name)
+            inside = name in (LAMBDA, *m.COMPREHENSIONS) and around not in ("", name)
             return replace(place, function=f"{around}.{name}") if inside else place
         nearest = max(found, key=lambda each: each.line)
         return m.Location(

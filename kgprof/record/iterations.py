@@ -32,7 +32,6 @@ NOT_ALWAYS = (
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 Position = tuple[int, int]  # line, and column in bytes
-COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames before 3.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Iterations:
         inner = wrapper
         for frame in upwards(wrapper.f_back):
             code = frame.f_code
-            if code.co_name not in COMPREHENSIONS and self._project.holds(code.co_filename):
+            if code.co_name not in m.COMPREHENSIONS and self._project.holds(code.co_filename):
                 key = code, frame.f_lasti
                 if key not in self._places:
                     self._places[key] = _place(frame)

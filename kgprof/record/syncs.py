@@ -42,7 +42,6 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
-from kgprof.record.iterations import COMPREHENSIONS
 from kgprof.record.python_stack import (
     described,
     expression_at,
@@ -458,7 +457,7 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
 def _of_a_library(frame: FrameType) -> m.Frame:
     """A comprehension's frame has the name of the function around it: it has none of its own."""
     named = described(frame)
-    if named.function not in COMPREHENSIONS:
+    if named.function not in m.COMPREHENSIONS:
         return named
     parts = reversed(frame.f_code.co_qualname.split("."))
     around = next((part for part in parts if not part.startswith("<")), named.function)

@@ -339,7 +339,7 @@ def test_sizes_that_vary_together_are_marked_together() -> None:
     assert effect.startswith("before the first call, unless a line needs a size as a number")
     code, _, effect = known.fix.partition("  # ")
     assert code == both.format("mark_dynamic")  # torch itself has made both of them symbols
-    assert effect == "before the first call; sizes such as 6, 8"
+    assert effect == "before the first call; sizes such as 6, 8; not tried"
 
 
 def test_a_size_that_varies_where_another_argument_is_missing_is_not_to_be_marked() -> None:

@@ -57,7 +57,7 @@ def test_a_code_objects_def(first_line: int, function: str, line: int) -> None:
 
 def test_what_has_no_def_stands_on_its_own_line() -> None:
     assert SOURCE.definition(FILE, 15, "<listcomp>") == Location(
-        file=FILE, line=15, function="Model.step", text="        for row in y:"
+        file=FILE, line=15, function="Model.step.<listcomp>", text="        for row in y:"
     )
 
 
