@@ -66,8 +66,8 @@ RESULTS_KEPT = (
     "replay would overwrite them. Clone what is kept first."
 )
 RNN = (
-    "no CUDA graph is proposed: torch.compile leaves nn.GRU, nn.LSTM and nn.RNN in eager, and they "
-    "launch kernels for each time step."
+    "torch.compile leaves nn.GRU, nn.LSTM and nn.RNN in eager, and they launch kernels for each "
+    "time step"
 )
 WHOLE_SEQUENCE = (
     "call nn.GRU, nn.LSTM or nn.RNN once over the whole sequence, if the next input does not "

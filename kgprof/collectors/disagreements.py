@@ -286,16 +286,24 @@ def waits_of_trace(run: RunEvidence) -> tuple[list[int], list[int]]:
     steps = timeline.profiler_steps(columns)
     # the hooks leave out what torch waits for while it compiles or records
     steps = steps[~launches.torch_works_in(columns, steps)]
-    unseen = _unseen_inside(columns)
+    unseen = _unseen_inside(columns, _seen_once(run))
     certain = launches.waits(columns, steps, but_inside=unseen)
     return launches.waits(columns, steps).tolist(), certain.tolist()
 
 
-def _unseen_inside(columns: Columns) -> launches.Mask:
+def _seen_once(run: RunEvidence) -> tuple[str, ...]:
+    """Operators whose wait the hooks cannot miss: torch.save copies storages by a way on which
+    torch's debug mode sees none."""
+    script = run.record.script
+    saves = script is not None and any(one.into_compiled is None for one in script.checkpoints)
+    return tuple(name for name in WAITING_ONCE if not (saves and name == "aten::copy_"))
+
+
+def _unseen_inside(columns: Columns, seen_once: tuple[str, ...]) -> launches.Mask:
     """Operators that wait in ways of their own (a sort by Thrust in ``aten::_coalesce``): torch's
     debug mode sees none, some or all of it."""
     names = columns.names
-    waiting = [name.startswith(OPERATOR) and name not in WAITING_ONCE for name in names]
+    waiting = [name.startswith(OPERATOR) and name not in seen_once for name in names]
     found: launches.Mask = np.array(waiting, np.bool_)[columns.name]
     return found
 

@@ -92,7 +92,8 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     )
     functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
     for row in trace.host_lines.rows:
-        if (row.at.file, row.at.line) in left_out:
+        place = (row.at.file, row.at.line)
+        if place in left_out or not run.source.project.holds(row.at.file):
             continue
         functions[row.at.file, row.at.function].append(row)
     python_us = sum(row.us for rows in functions.values() for row in rows)

@@ -282,6 +282,7 @@ class Sync(Event):
     pins_batches: bool = (
         False  # a loader of the program's does, and this line copies something else
     )
+    is_condition: bool = False  # the line is in that of an if or a while
     loads_nothing: bool = False  # the run has no DataLoader
     is_loaded: bool = False  # by a DataLoader, which calls this line
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
@@ -301,10 +302,9 @@ class Sync(Event):
 
     @property
     def branches_often(self) -> bool:
-        """Whether Python asks many times per step if a tensor is true, as a solver does; once per
-        step is a check."""
+        """Whether Python decides by tensors many times per step, as solvers do; once is a check."""
         is_tested = "truth-value" in (self.cause, *self.other_causes)
-        return is_tested and self.reads_per_step >= OFTEN
+        return (is_tested or self.is_condition) and self.reads_per_step >= OFTEN
 
 
 # ---------------------------------------------------------------- from records to events
@@ -404,6 +404,7 @@ def _of_run(
             is_pinned=is_pinned,
             pins_batches=run.once(_pins_batches),
             loads_nothing=run.once(loads_nothing),
+            is_condition=source.condition(place) is not None,
             is_loaded=any(record.loads for record in seen),
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,

@@ -35,8 +35,8 @@ UNROLLED = m.Rule(
     remedy=(
         "Compile what the loop calls instead of the function around it: the body is then compiled "
         "once. Each iteration becomes a call of compiled code, so measure the step as well. "
-        "torch.nn.GRU and its like, or torch._higher_order_ops.scan, keep the loop in one "
-        "operator."
+        "A loop over time steps stays in one operator with torch._higher_order_ops.scan, or with "
+        "torch.nn.GRU and its like, which torch.compile leaves in eager."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GRAPH_HOOK),),

@@ -15,6 +15,9 @@ import msgspec
 _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
 _STANDARD = re.compile(r".*[/\\]python3(?:\.\d+t?)?(?:\.zip)?(?=[/\\])")
+# a module of Inductor's: named by a hash, in a folder named by two of its letters, wherever the
+# cache lies
+_GENERATED = re.compile(r".*[/\\]([a-z2-7]{2})[/\\]c\1[a-z2-7]{40,}\.py")
 STANDARD_LIBRARY = "Python"
 # what IPython compiles a cell under; a notebook's kernel has files for them
 _CELL = "<ipython-input-"
@@ -33,6 +36,8 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
         if not posixpath.isabs(file):
             # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
             return file in self.own or file.startswith(_CELL)
+        if _GENERATED.fullmatch(file):
+            return False
         library = max(_deepest(file, self.libraries), _installed(file))
         return not library or _deepest(file, self.own) >= library
 

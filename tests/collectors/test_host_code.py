@@ -55,17 +55,23 @@ def test_no_more_is_saved_than_the_gpu_is_idle() -> None:
     assert found.saves.us_per_step == pytest.approx(700.0)  # of 800 us, 100 are work
 
 
-def beside(function: str, in_step_us: float) -> Recording:
+def beside(function: str, in_step_us: float, file: str = "/src/shop/train.py") -> Recording:
     """Another function's samples beside those of jitter()."""
     recorded = sampled()
     (run,) = recorded.runs
     assert isinstance(run.trace, TracePass)
     assert run.trace.host_lines is not None
-    at = SourceLine(file="/src/shop/train.py", line=3, function=function)
+    at = SourceLine(file=file, line=3, function=function)
     rows = (*run.trace.host_lines.rows, HostLine(at=at, us=in_step_us * STEPS))
     lines = replace(run.trace.host_lines, rows=rows)
     trace = replace(run.trace, host_lines=lines)
     return replace(recorded, runs=(replace(run, trace=trace),))
+
+
+def test_what_inductor_wrote_is_no_python_code_of_the_program() -> None:
+    written = "/tmp/cache/5v/c5v2ec52yn637ovwyj3jexavnsdos7oct6pypebadq3wykm6y4qu.py"
+
+    assert collect(Evidence(beside("Runner.call", 600.0, written))) == collect(Evidence(sampled()))
 
 
 def test_what_the_gpu_may_have_waited_for_another_function_is_not_this_ones() -> None:

@@ -25,6 +25,7 @@ from kgprof.collectors.syncs import (
     called_function,
 )
 from kgprof.model import (
+    Checkpoint,
     Finding,
     FindingCost,
     Level,
@@ -34,6 +35,7 @@ from kgprof.model import (
     Recording,
     ScriptRun,
     Skipped,
+    SourceFile,
     TimingPass,
     TracePass,
     Unavailable,
@@ -554,6 +556,29 @@ def test_reads_that_grow_from_step_to_step_are_no_number_per_step() -> None:
     assert syncs.diagnose((event,))[0].message.endswith("25 times in 5 steps")
 
 
+@pytest.mark.parametrize("each", [1, 4])
+def test_a_number_that_a_condition_reads_several_times_per_step_is_a_branch(each: int) -> None:
+    (event,) = events(read(each=each))
+    in_a_condition = msgspec.structs.replace(event, is_condition=True)
+
+    assert not event.branches_often
+    assert in_a_condition.branches_often == (each >= syncs.OFTEN)
+
+
+@pytest.mark.parametrize(
+    ("is_if", "statement"), [(True, "if made.item() == 0: pass"), (False, "made.item()")]
+)
+def test_a_line_is_in_the_condition_of_an_if(is_if: bool, statement: str) -> None:
+    file, text = "/src/shop/norm.py", f"def forward(made):\n    {statement}\n"
+    sources = written.sources()
+    files = {**sources.files, file: SourceFile(sha256="0" * 64, text=text)}
+    frame = Frame(file=file, line=2, function="forward")
+
+    (event,) = events(read(frame), sources=msgspec.structs.replace(sources, files=files))
+
+    assert event.is_condition is is_if
+
+
 def test_two_ways_to_read_in_one_line_are_both_said() -> None:
     tested = read(instruction="POP_JUMP_IF_FALSE", expression="v < best")
     (finding,) = findings(tested, read(expression="v.item()"))
@@ -940,6 +965,19 @@ def test_waits_inside_an_operator_that_no_hook_sees_are_no_contradiction(tmp_pat
     assert waits_said(tmp_path / "item", **item) == [
         "the hooks saw 0 syncs in most steps, but the trace has 30"
     ]
+
+
+def test_torch_save_copies_by_a_way_that_no_hook_sees(tmp_path: Path) -> None:
+    def said(name: str, *checkpoints: Checkpoint) -> list[str]:
+        script = ScriptRun(step="an optimizer step", steps=9, counted={}, checkpoints=checkpoints)
+        copies = {"waits": 18 * STEPS, "inside": "aten::copy_", "script": script}
+        return waits_said(tmp_path / name, **copies)
+
+    saved = Checkpoint(location=READ_PLACE, compiled_keys=False, into_compiled=None)
+    loaded = msgspec.structs.replace(saved, into_compiled=False)
+
+    assert said("saved", saved) == []
+    assert said("loaded", loaded) != []
 
 
 def test_waits_that_no_hook_counts_keep_the_practice_open(tmp_path: Path) -> None:
