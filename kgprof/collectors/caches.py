@@ -45,11 +45,16 @@ OF_A_LIBRARY = (
     "it is a library's function, and so is what keeps it from being cached, "
     "unless you set passes of Inductor"
 )
+OF_A_FUNCTION = (
+    "torch caches no graph with a torch.autograd.Function; one of your own can be written in "
+    "operators"
+)
 
 # Artifact names of torch.__trace: what they are called here, and the cache.
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
 _OUTCOMES = ("hit", "miss", "bypass")
 _ENTERS_AUTOCAST = "_enter_autocast"  # torch's function for a with block in the graph
+_CALLS_A_FUNCTION = "autograd_function_apply"  # torch's operator for a torch.autograd.Function
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
 
@@ -119,6 +124,12 @@ def _fix(use: CacheUse) -> str:
     return AUTOCAST_AROUND if enters else ""
 
 
+def _no_fix(use: CacheUse) -> str:
+    if _CALLS_A_FUNCTION in use.reason:
+        return OF_A_FUNCTION
+    return OF_A_LIBRARY if use.library else ""
+
+
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
     findings = []
@@ -139,7 +150,7 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
                 f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
                 first.identity,
                 level=m.Level.NOTE if first.library else None,
-                no_fix=OF_A_LIBRARY if first.library else "",
+                no_fix=_no_fix(first),
                 fix=_fix(first),
                 library=first.library,
                 count=len({use.compile_id for use in uses}),

@@ -721,6 +721,7 @@ class Recorder:
         compile time.
 
         Child B, a further round and a script's rerun find those of the run's first process warm. A
+        trial has its own: a graph found in a cache brings the guards of the run that stored it. A
         workload that sets variables of torch means those of a process whose torch has not read them
         yet: children begin with them.
         """
@@ -738,11 +739,15 @@ class Recorder:
         if self._is_rank(job.task):
             of_rank = flight_recorder.variables(self._collectives, os.environ)
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
+        if job.setting is not None:
+            folder = self._scratch / "caches-trial"
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,
             extra=self.plan.variables
             | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {})
             | of_rank,
-            kept=shared and (job.task is not last or job.round < options.rounds),
+            kept=shared
+            and job.setting is None
+            and (job.task is not last or job.round < options.rounds),
         )

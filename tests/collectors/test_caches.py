@@ -144,6 +144,16 @@ def test_autocast_that_is_entered_in_the_graph_is_entered_around_it() -> None:
     assert found.fix == caches.AUTOCAST_AROUND
 
 
+def test_an_autograd_function_is_no_librarys_reason() -> None:
+    reason = {"cache_bypass_reason": "Unsupported call_function target autograd_function_apply"}
+    lines = compiled("0/0", (LIBRARY, 67, "inner"))
+    (found,) = caches.diagnose(
+        collected(*lines, artifact("aotautograd_cache_bypass", "0/0", json.dumps(reason)))
+    )
+
+    assert found.no_fix == caches.OF_A_FUNCTION
+
+
 def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
     frames = [(LIBRARY, 50, "forward"), (LIBRARY, 90, "reset")]
     custom = json.dumps({"cache_bypass_reason": "Unsupported post grad custom pass"})

@@ -262,6 +262,25 @@ def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, functio
     assert fixes(tmp_path, "KGP101") == [""]
 
 
+def test_a_trial_begins_with_cold_caches_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, bool]] = []
+
+    def start(starts: Start, **more: Any) -> Ended:
+        given.append((starts.caches.folder.name, starts.caches.folder.is_dir()))
+        ended = run_child(starts, **more)
+        starts.caches.folder.mkdir(exist_ok=True)  # as Inductor makes it
+        return ended
+
+    run_child = children.run
+    monkeypatch.setattr(children, "run", start)
+    tried(tmp_path, NEEDS_THE_NUMBER)
+
+    assert [is_warm for name, is_warm in given if name == "caches-trial"] == [False]
+    assert given[-1] == (given[0][0], True)  # a rerun finds those of the run's first process
+
+
 @pytest.mark.parametrize(
     ("function", "effect"),
     [("", "tried: 1 graph instead of 2"), (":step", "tried: 1 graph, no break at this line")],
