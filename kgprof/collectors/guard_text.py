@@ -113,6 +113,19 @@ def of_array(source: str) -> str:
     return _OF_NUMPY.sub(r"\1", source)
 
 
+def other_settings(guard: Guard) -> list[str]:
+    """Of a mode that gave the guard its kind: what else of the process changed in the same call."""
+    if guard.kind not in ("grad-mode", "autocast"):
+        return []
+    own = guard.kind.replace("-", "_")
+    return [name for name in guard.source.split() if not name.startswith(own)]
+
+
+def aliased(guard: Guard) -> list[str]:
+    """The tensors of which some are one: torch lists all that it compares."""
+    return re.findall(r'"([^"]+)"', guard.source) if guard.kind == "aliasing" else []
+
+
 def is_condition(guard: Guard) -> bool:
     """Whether a value or size was expected to lie in a range, or in a relation to another. torch
     writes the length of a dict as one."""

@@ -5,7 +5,14 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import A_TENSOR, TENSOR_KINDS, Guard, of_array
+from kgprof.collectors.guard_text import (
+    A_TENSOR,
+    TENSOR_KINDS,
+    Guard,
+    aliased,
+    of_array,
+    other_settings,
+)
 from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
 
@@ -14,6 +21,7 @@ STATES = {  # of the process, of which torch says no more
     "autocast": "it ran with autocast and without, and torch compiles for each",
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
+_OTHER_AUTOCAST = "autocast was set in more than one way, and torch compiles for each"
 HELD = "a value that the line of a graph break holds"
 # modes that act on each call of a torch function, by the name of torch's check
 _MODES = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE")
@@ -29,6 +37,8 @@ _NAMED = re.compile(r"kwargs\['(\w+)'\]")
 _WRAPPED = re.compile(r"fn(?=\.|$)")
 # torch writes the condition under which it rejects a dict
 _LENGTH_OF_DICT = re.compile(r"!= (?=\d+$)")
+# torch's access to an entry of a dict whose key is no constant
+_KEY_AT = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[(?P<position>\d+)\]\]")
 _LONG_FLOAT = re.compile(r"-?\d+\.\d{7,}(?:e[+-]?\d+)?")
 
 
@@ -48,14 +58,12 @@ def in_words(
 ) -> str:
     """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value;
     ``wraps`` and ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
-    if guard.kind == "autocast" and "enabled" not in guard.source:
-        return "autocast was set in more than one way, and torch compiles for each"
     if guard.kind in STATES:
-        return STATES[guard.kind]
+        by_autocast = guard.kind == "autocast" and "enabled" not in guard.source
+        return f"{_OTHER_AUTOCAST if by_autocast else STATES[guard.kind]}{_with_others(guard)}"
     if guard.kind == "global-state" and guard.source:
-        settings = guard.source.split()
-        what = f"setting{'s' if len(settings) > 1 else ''} {' and '.join(settings)}"
-        return f"the {what} of the process changed, and torch compiles for each"
+        changed = _settings(guard.source.split())
+        return f"the {changed} of the process changed, and torch compiles for each"
     if guard.text.startswith(_MODES):
         return (
             "it ran under a torch function mode such as `with torch.device(...)` and without, or "
@@ -75,6 +83,11 @@ def in_words(
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
+    if guard.kind == "aliasing" and (one := aliased(guard)):
+        # torch lists all tensors that it compares
+        several = f"two or more of {', '.join(one)}"
+        which = " and ".join(one) if len(one) == 2 else several
+        return f"{which} are one tensor, and were not before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
@@ -92,6 +105,21 @@ def in_words(
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
 
 
+def _settings(names: Sequence[str]) -> str:
+    return f"setting{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
+def _with_others(guard: Guard) -> str:
+    """The settings that changed beside the one that gives the guard its kind."""
+    if not (others := other_settings(guard)):
+        return ""
+    return f" (the {_settings(others)} changed in the same call)"
+
+
+def _key_by_number(found: re.Match[str]) -> str:
+    return f"[its key {int(found['position']) + 1}]"
+
+
 def _is_of_autograd(guard: Guard) -> bool:
     """Whether dispatch keys differ in nothing but those that a tensor of inference mode lacks."""
     keys = (set(re.findall(r"\w+", text)) for text in (guard.expected, guard.actual))
@@ -102,6 +130,7 @@ def _is_of_autograd(guard: Guard) -> bool:
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
     """What a guard is on, as the program names it."""
     source = of_array(guard.source.removesuffix(".__code__"))
+    source = _KEY_AT.sub(_key_by_number, source)
     if group := param_group(guard):
         return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
     if guard.variable:

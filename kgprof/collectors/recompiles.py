@@ -531,19 +531,26 @@ def _recompiles(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> Iterator[Recompile]:
     """Each with the guard that no earlier recompile of its code object failed on, or that no entry
-    before had for this value: entries for other values reject a value that was met before, but it
-    is compiled again for something else."""
+    before had for this value, or that this entry never failed on: entries for other values reject a
+    value that was met before, but it is compiled again for something else."""
     met: dict[str, set[object]] = {}
     for compiled in again:
         rejected = guards.get(compiled.compile_id, ())
         before = met.setdefault(compiled.frame_id, set())
         news = [guard for guard in rejected if _subject(guard) not in before]
         values = [each for each in rejected if (_subject(each), each.expected) not in before]
+        first = [each for each in rejected if (_subject(each), each.entry, "entry") not in before]
         before.update(map(_subject, rejected))
         before.update((_subject(each), each.expected) for each in rejected)
-        # an entry of another mode says no before anything else is asked: those of this mode tell
-        causes = sorted((*news, *values, *rejected), key=lambda each: each.kind in _MODES)
+        before.update((_subject(each), each.entry, "entry") for each in rejected)
+        # An entry of another mode says no before anything else is asked: those of this mode tell,
+        # else the one that differs in the fewest settings.
+        causes = sorted((*news, *values, *first, *rejected), key=_modes_apart)
         yield _recompile(trace, compiled, rejected, causes)
+
+
+def _modes_apart(guard: Guard) -> int:
+    return len(guard.source.split()) or 1 if guard.kind in _MODES else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard, devices_of, of_array
+from kgprof.collectors.guard_text import Guard, aliased, devices_of, of_array, other_settings
 from kgprof.collectors.input_sizes import MEMBER, InputSize
 from kgprof.collectors.tried_settings import NOT_TRIED, tried_or_not
 from kgprof.reading.dynamo_settings import ALL_SIZES
@@ -349,12 +349,14 @@ def _fewest_dimensions(cause: Cause) -> int:
 
 def _aliased(cause: Cause) -> list[str]:
     """The arguments that are one tensor with the first that torch lists."""
-    found = re.findall(r'"([^"]+)"', cause.guard.source) if cause.guard.kind == "aliasing" else []
+    found = aliased(cause.guard)
     return found[1:] if all(name.isidentifier() for name in found) else []
 
 
 def _setter(cause: Cause) -> str:
-    return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
+    """One for each setting that changed, if all of them have one."""
+    calls = [_SETTERS.get(name, "") for name in cause.guard.source.split()]
+    return "; ".join(calls) if all(calls) else ""
 
 
 def _is_text_or_enum(guard: Guard) -> bool:
@@ -563,7 +565,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="grad_mode",
-        holds=lambda c: c.guard.kind == "grad-mode",
+        holds=lambda c: c.guard.kind == "grad-mode" and not other_settings(c.guard),
         code=_one("with torch.no_grad(): ..."),
         effect=_one(
             "or torch.inference_mode(), as in the loop: one such call of its sizes before it, in "
@@ -629,7 +631,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="autocast",
-        holds=lambda c: c.guard.kind == "autocast",
+        holds=lambda c: c.guard.kind == "autocast" and not other_settings(c.guard),
         code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
         effect=_one("around every call, or around none: torch compiles for each"),
     ),
