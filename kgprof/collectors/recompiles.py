@@ -710,8 +710,12 @@ class Advised:
         return tuple(replace(each, source=self._argument(each.source)) for each in varied)
 
     def _only_computed(self, guard: Guard, used: m.Location | None) -> bool:
-        """Whether each use of a number, where the text shows them all, may take a tensor."""
+        """Whether each use of a number, where the text shows them all, may take a tensor, and the
+        attribute that it is may be set."""
         if not is_number(guard) and guard.expected not in NUMBERS:
+            return False
+        _, is_attribute, field = name_of(guard).rpartition(".")
+        if is_attribute and self.trace.source.is_frozen(field):
             return False
         return self.trace.source.only_computed(
             [place for place in (self.definition, used) if place],

@@ -361,6 +361,23 @@ class SourceText:
                     return self.at(file, line)
         return None
 
+    def is_frozen(self, name: str) -> bool:
+        """Whether a class of the project whose objects take no assignment has a field of this
+        name."""
+        classes = (
+            node
+            for file in self._with("frozen", "NamedTuple")
+            for node in ast.walk(self.tree(file))
+            if isinstance(node, ast.ClassDef) and _takes_no_assignment(node)
+        )
+        fields = (field for node in classes for field in node.body)
+        return any(
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and field.target.id == name
+            for field in fields
+        )
+
     def only_returns(self, place: m.Location, name: str) -> bool:
         """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
         function = self._function(place)
@@ -635,6 +652,17 @@ def _lambda_as_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
     body: list[ast.stmt] = [ast.copy_location(ast.Return(only.body), only.body)]
     function = ast.FunctionDef(LAMBDA, only.args, body, [])
     return ast.copy_location(function, only)
+
+
+def _takes_no_assignment(node: ast.ClassDef) -> bool:
+    given = [
+        each for call in node.decorator_list if isinstance(call, ast.Call) for each in call.keywords
+    ]
+    is_frozen = any(
+        each.arg == "frozen" and isinstance(each.value, ast.Constant) and each.value.value
+        for each in given
+    )
+    return is_frozen or any(_named(base) == "NamedTuple" for base in node.bases)
 
 
 def _uses(tree: ast.AST, name: str) -> int:
