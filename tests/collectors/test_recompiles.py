@@ -728,6 +728,47 @@ def test_an_entry_of_the_calls_own_mode_tells_the_cause() -> None:
     assert [each.guard.source for each in found.recompiles] == ["weight", "weight"]
 
 
+def test_of_entries_of_other_modes_that_of_the_fewest_settings_tells_the_cause() -> None:
+    """Not the last one made, which rejects the call for its own mode as well."""
+    both = "GLOBAL_STATE changed: deterministic_algorithms num_threads "
+    autocast = "GLOBAL_STATE changed: autocast(cpu)_enabled "
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {autocast}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected(
+            "0/2", f"0/1: {autocast}deterministic_algorithms num_threads ", f"0/0: {both}", call=8
+        ),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 4, 8))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles] == [
+        "autocast(cpu)_enabled",
+        "deterministic_algorithms num_threads",
+    ]
+
+
+def test_where_all_guards_failed_before_the_entry_that_never_failed_on_one_tells() -> None:
+    mode, ratio = "mode == 'lin'", "ratio == 0.5"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=2),
+        rejected("0/1", f"0/0: {ratio}", call=2),
+        *compiled("0/2", STEP, call=4),
+        rejected("0/2", f"0/1: {mode}", f"0/0: {mode}", call=4),
+        *compiled("0/3", STEP, call=8),
+        rejected("0/3", f"0/1: {mode}", f"0/2: {ratio}", f"0/0: {mode}", call=8),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 2, 4, 8))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles] == ["ratio", "mode", "ratio"]
+
+
 def test_every_call_a_new_value_is_unbounded() -> None:
     calls = tuple(range(1, 8))
 
@@ -1095,6 +1136,20 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
         (
             "GLOBAL_STATE changed: num_threads ",
             "the setting num_threads of the process changed, and torch compiles for each",
+        ),
+        (
+            "GLOBAL_STATE changed: autocast(cpu)_enabled num_threads ",
+            "it ran with autocast and without, and torch compiles for each "
+            "(the setting num_threads changed in the same call)",
+        ),
+        ('Duplicate tensors found: ["a", "b"]', "a and b are one tensor, and were not before"),
+        (
+            'Duplicate tensors found: ["a", "b", "c"]',
+            "two or more of a, b, c are one tensor, and were not before",
+        ),
+        (
+            "len(self.state[list(dict.keys(self.state))[0]]) != 0",
+            "length of self.state[its key 1]: expected 0",
         ),
         ("___stack0 >= 0.5", "that line returned another value than before"),
         (

@@ -396,3 +396,24 @@ def test_what_a_library_has_a_setting_for_is_still_offered() -> None:
 )
 def test_a_remedy_of_the_new_kinds_is_offered_for_plain_names_alone(text: str) -> None:
     assert as_code(Cause(guards=(parse(text),), function="f")) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ("num_threads", "torch.set_num_threads(...)"),
+        (
+            "deterministic_algorithms num_threads",
+            "torch.use_deterministic_algorithms(...); torch.set_num_threads(...)",
+        ),
+        ("num_threads unknown_setting", ""),
+        ("autocast(cpu)_enabled", "with torch.autocast(...): f(...)"),
+        ("autocast(cpu)_enabled num_threads", ""),
+        ("grad_mode", "with torch.no_grad(): ..."),
+        ("grad_mode num_threads", ""),
+    ],
+)
+def test_a_fix_is_for_all_settings_that_changed_together_or_none(settings: str, fix: str) -> None:
+    guards = (parse(f"0/0: GLOBAL_STATE changed: {settings} "),)
+
+    assert as_code(Cause(guards=guards, function="f")).partition("  #")[0] == fix

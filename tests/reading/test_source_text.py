@@ -378,3 +378,16 @@ def test_a_text_that_binds_a_name_is_parsed_and_one_of_other_names_is_not() -> N
 
     assert [text for text in BINDINGS if found(text) != (True, True)] == []
     assert [text for text in OTHERS if found(text) != (False, False)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_frozen"),
+    [
+        ("@dataclass(frozen=True)\nclass Config:\n    eps: float = 1e-5\n", True),
+        ("class Config(typing.NamedTuple):\n    eps: float\n", True),
+        ("@dataclass(frozen=False)\nclass Config:\n    eps: float = 1e-5\n", False),
+        ("@dataclass(frozen=True)\nclass Config:\n    order: int = 2\n", False),
+    ],
+)
+def test_a_field_that_takes_no_assignment(text: str, is_frozen: bool) -> None:
+    assert source(text).is_frozen("eps") == is_frozen
