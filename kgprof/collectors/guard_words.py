@@ -59,8 +59,9 @@ def in_words(
     """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value;
     ``wraps`` and ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
     if guard.kind in STATES:
-        by_autocast = guard.kind == "autocast" and "enabled" not in guard.source
-        return f"{_OTHER_AUTOCAST if by_autocast else STATES[guard.kind]}{_with_others(guard)}"
+        if guard.kind == "autocast" and "enabled" not in guard.source:
+            return f"{_OTHER_AUTOCAST}{_with_others(guard)}"
+        return f"{STATES[guard.kind]}{_with_others(guard)}"
     if guard.kind == "global-state" and guard.source:
         changed = _settings(guard.source.split())
         return f"the {changed} of the process changed, and torch compiles for each"
@@ -84,9 +85,9 @@ def in_words(
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
     if guard.kind == "aliasing" and (one := aliased(guard)):
-        # torch lists all tensors that it compares
-        several = f"two or more of {', '.join(one)}"
-        which = " and ".join(one) if len(one) == 2 else several
+        which = " and ".join(one)
+        if len(one) > 2:  # torch lists all tensors that it compares
+            which = f"two or more of {', '.join(one)}"
         return f"{which} are one tensor, and were not before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"

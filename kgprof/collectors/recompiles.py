@@ -550,7 +550,8 @@ def _recompiles(
 
 
 def _modes_apart(guard: Guard) -> int:
-    return len(guard.source.split()) or 1 if guard.kind in _MODES else 0
+    """How many settings keep an entry from a call; none where something else does."""
+    return (len(guard.source.split()) or 1) * (guard.kind in _MODES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
