@@ -24,10 +24,10 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 383_969
+MOST_SIZE = 384_115
 CEILINGS = {
     "nodes per statement": 9.04,
-    "nodes of the median function": 82,
+    "nodes of the median function": 81,
     "conditional expressions per 1,000 lines": 27.7,
     meters.CLASSES: 759,
     meters.COPIED: 1701,

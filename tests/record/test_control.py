@@ -278,7 +278,7 @@ def test_a_trial_begins_with_cold_caches_of_its_own(
     tried(tmp_path, NEEDS_THE_NUMBER)
 
     assert [is_warm for name, is_warm in given if name == "caches-trial"] == [False]
-    assert given[-1] == (given[0][0], True)  # a rerun finds those of the run's first process
+    assert given[-1] == ("caches-0", True)  # a rerun finds those of the run's first process
 
 
 @pytest.mark.parametrize(
