@@ -39,7 +39,8 @@ CACHE_BYPASSED = m.Rule(
 )
 RULES = (CACHE_BYPASSED,)
 AUTOCAST_AROUND = (
-    "with torch.autocast(...):  # around the call of the compiled function, and no longer in it"
+    "with torch.autocast(...):  # around the call of the compiled function, and no longer in it; "
+    "not tried"
 )
 OF_A_LIBRARY = (
     "it is a library's function, and so is what keeps it from being cached, "

@@ -15,7 +15,7 @@ SLOW_US = 200.0  # for each launch, of the CPU's time while the GPU waits
 
 ON_THE_CPU = (
     'device="cuda" where its tensors are made, or take it out of the step (worker processes of a '
-    "DataLoader)"
+    "DataLoader); not tried"
 )
 
 SLOW_OPERATOR = m.Rule(

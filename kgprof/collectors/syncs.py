@@ -243,7 +243,7 @@ COUNTED_VALUES = (
 # while_loop reads before each round
 FIXED_ROUNDS = (
     "for _ in range(N): state = body(*state)  # a fixed number of rounds reads nothing; body keeps "
-    "with torch.where what is done"
+    "with torch.where what is done; not tried"
 )
 
 # What is read is the size of the result.
