@@ -47,8 +47,8 @@ OF_A_LIBRARY = (
     "unless you set passes of Inductor"
 )
 OF_A_FUNCTION = (
-    "torch caches no graph with a torch.autograd.Function; one of your own can be written in "
-    "operators"
+    "torch caches no graph with a torch.autograd.Function; one of your own may be written in "
+    "operators, which was not tried"
 )
 
 # Artifact names of torch.__trace: what they are called here, and the cache.

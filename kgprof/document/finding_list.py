@@ -145,7 +145,7 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
         first, *others = finding.fix.splitlines()
         return (f"fix: {first}", *(f"     {line}" for line in others))
     if finding.no_fix:
-        return (f"no fix: {finding.no_fix}",)
+        return (f"no fix as code: {finding.no_fix}",)
     if hints := _hints(finding):
         return [f"torch's hint: {hint}" for hint in hints]
     return (f"what to do: {remedy}",) if remedy else ()

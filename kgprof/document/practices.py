@@ -120,5 +120,5 @@ def _what(profile: m.Profile, action: m.Action) -> str:
     if action.fix:
         return f"fix: {action.fix}"
     if action.no_fix:
-        return f"no fix: {action.no_fix}"
+        return f"no fix as code: {action.no_fix}"
     return f"what to do: {to_do(profile, action)}"

@@ -354,7 +354,7 @@ def _found(found: Found) -> Iterator[str]:
             if fix := code(first.fix, _STATED):
                 line += f"; fix: {fix}"
             elif no_fix := escaped(first.no_fix, _STATED):
-                line += f"; no fix: {no_fix}"
+                line += f"; no fix as code: {no_fix}"
         yield f"- {line} {escaped(note, _SENTENCE)}".rstrip()
 
 

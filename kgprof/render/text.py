@@ -230,7 +230,7 @@ def _points(console: Console, block: Points) -> None:
 
 def _found(console: Console, group: Grouped, root: str, notes: Iterable[str]) -> None:
     first = group.first
-    advice = f"fix: {first.fix}" if first.fix else f"no fix: {first.no_fix}"
+    advice = f"fix: {first.fix}" if first.fix else f"no fix as code: {first.no_fix}"
     parts = (
         group.line(root),
         clause("costs ", group.cost),

@@ -62,7 +62,7 @@ def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() ->
 
     assert "    torch's hint: Set torch._dynamo.config.allow_rnn=True" in lines
     assert lines[lines.index("    fix: if a:") + 1] == "             b = 2"
-    assert "    no fix: torch means it" in lines
+    assert "    no fix as code: torch means it" in lines
     for unwanted in ("Developer debug context", "fundamental", "never shown", "what to do"):
         assert unwanted not in "\n".join(lines)
 
