@@ -373,12 +373,15 @@ def _carried(run: RunTensors) -> str:
 def _no_writes_inside(seen: Seen) -> Answer:
     """A script's findings are about CUDA graphs alone; what it writes to is named here."""
     written = [event for run in seen.tensors for event in mutations.writes(run)]
+    moving = [event for event in written if event.kind != mutations.FIXED]
     fixed = "only to inputs with fixed addresses" if written else "to no input"
+    if moving:
+        fixed += " or in a library's function, as an optimizer's"
     against = seen.of(mutations.INPUT_MUTATED)
     words = dict.fromkeys(
         f"{event.function} writes to {', '.join(event.names)} ({event.run.slug})"
-        for event in written
-        if event.kind != mutations.FIXED
+        for event in moving
+        if event.in_project
     )
     failed = () if against else tuple(words)[:NAMED]
     return Answer(f"{seen.watched_graphs} wrote {fixed}", seen.unwatched, against, failed)
