@@ -272,7 +272,8 @@ def t_quantile(degrees: int, alpha: float = ALPHA) -> float:
     def within(angle: float) -> float:
         cosine = math.cos(angle)
         odd = degrees % 2
-        term = total = (cosine if odd else 1.0) if degrees > 1 else 0.0
+        first = cosine if odd else 1.0
+        term = total = first if degrees > 1 else 0.0
         for power in range(3 if odd else 2, degrees - 1, 2):
             term *= cosine * cosine * (power - 1) / power
             total += term

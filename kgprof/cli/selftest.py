@@ -171,7 +171,9 @@ class Seen:
 
     def lacking(self, source: str) -> str:
         lost = next((one for one in self.unavailable if one.capture == source), None)
-        return "" if lost is None else lost.words if lost.incomplete else lost.why
+        if lost is None:
+            return ""
+        return lost.words if lost.incomplete else lost.why
 
     def findings(self, rule: str) -> set[int]:
         return {

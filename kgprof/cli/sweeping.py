@@ -270,13 +270,11 @@ def earlier_sweep(output: Path) -> m.Sweep | None:
 
 def read_sweep(path: Path) -> m.Sweep:
     """``path``: the file, or the folder that holds it. Raises InputError."""
-    file = (
-        path / FILES[0]
-        if path.is_dir()
-        else path.with_name(FILES[0])
-        if path.name == FILES[1]
-        else path
-    )
+    file = path
+    if path.is_dir():
+        file = path / FILES[0]
+    elif path.name == FILES[1]:
+        file = path.with_name(FILES[0])
     hint = "give the folder that `kgprof sweep` wrote"
     try:
         found = m.decode_json(files.content(file, MOST_BYTES), m.Sweep)

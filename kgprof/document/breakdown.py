@@ -157,12 +157,12 @@ def time_table(runs: m.Runs) -> Table:
     rows: list[Cells] = []
     for run, kernels, us in found:
         step = step_us(kernels)
-        cells = [
-            Cell(milliseconds(us[kind]), (percent(share_of(us[kind], step)),))
-            if kind in us
-            else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
-            for kind in kinds
-        ]
+        fused = dict.fromkeys(kernels.fused_kinds, Cell(IN_FUSED))
+        timed = {
+            kind: Cell(milliseconds(spent), (percent(share_of(spent, step)),))
+            for kind, spent in us.items()
+        }
+        cells = [(fused | timed).get(kind, Cell("0")) for kind in kinds]
         window = "" if kernels.steps else " (whole window)"
         rows.append([f"{run.key.slug}{window}", *cells, milliseconds(step)])
     headings = ("run", *(NAMES[kind] for kind in kinds), "whole step")

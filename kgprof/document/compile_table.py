@@ -137,9 +137,7 @@ def _seconds(stages: m.CompileStages) -> Sequence[float]:
 
 
 def _figures(seconds: Sequence[float]) -> Sequence[str]:
-    return [
-        "0" if value == 0 else "< 0.001" if value < 0.001 else figure(value) for value in seconds
-    ]
+    return ["< 0.001" if 0 < value < 0.001 else figure(value) for value in seconds]
 
 
 def stage_table(runs: m.Runs) -> Table:

@@ -25,13 +25,9 @@ def visible(text: str, *, keep: str = "") -> str:
         code = ord(found[0])
         if character in keep or unicodedata.category(character) not in _INVISIBLE:
             return character
-        return (
-            f"\\x{code:02x}"
-            if code < 0x100
-            else f"\\u{code:04x}"
-            if code < 0x10000
-            else f"\\U{code:08x}"
-        )
+        if code < 0x100:
+            return f"\\x{code:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
     return _NOT_PLAIN.sub(spelt, text)
 
@@ -49,12 +45,11 @@ def one_line(text: str, limit: int, *, words: bool = False) -> str:
 def clip(text: str, limit: int, *, words: bool = False) -> str:
     """At most ``limit`` characters, the last of them an ellipsis where something was cut.
     ``words``: after a word, unless that takes away half of what fits."""
+    if len(text) <= limit:
+        return text
     space = text.rfind(" ", limit // 2, limit) if words else -1
-    return (
-        text
-        if len(text) <= limit
-        else text[: space if space > 0 else limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    )
+    end = space if space > 0 else limit - 1
+    return text[:end] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 # ---------------------------------------------------------------- Markdown

@@ -189,9 +189,9 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
 
 def way_in(finding: m.Finding) -> Sequence[str]:
     """Of what happened in a library: its line, and those between it and the project's."""
-    refusal = finding.refusal
+    known = finding.refusal or finding.reads
     line = finding.library
-    lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
+    lines = known.chain if known else ()
     said = []
     if line:
         text = clause(": ", line.text)

@@ -269,12 +269,11 @@ def plain(
 ) -> Table:
     """Where a heading is no Column, the first ``words`` cells of each row are words and the others
     numbers; ``first``: the style of the first ones."""
-    columns = [
-        Column(heading, style="" if place < words else "number")
-        if isinstance(heading, str)
-        else heading
-        for place, heading in enumerate(headings)
-    ]
+    columns = []
+    for place, heading in enumerate(headings):
+        if isinstance(heading, str):
+            heading = Column(heading, style="" if place < words else "number")
+        columns.append(heading)
     if first:
         columns[0] = replace(columns[0], style=first)
     made = [cells if isinstance(cells, Row) else row(*cells) for cells in rows]

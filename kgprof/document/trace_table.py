@@ -230,7 +230,9 @@ def _counted(counts: Iterable[float | None]) -> str:
 
 def signed(more: float) -> str:
     """What is less than a thousandth of its unit, a nanosecond of microseconds, is none."""
-    return f"{'+' if more > 0 else _MINUS}{figure(abs(more))}" if abs(more) >= 0.0005 else "0"
+    if abs(more) < 0.0005:
+        return "0"
+    return f"{'+' if more > 0 else _MINUS}{figure(abs(more))}"
 
 
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs

@@ -254,7 +254,7 @@ def in_force(budgets: Sequence[m.Budget], run: m.RunKey) -> list[m.Budget]:
     command line over the file over the default."""
 
     def precedence(budget: m.Budget) -> tuple[int, int]:
-        narrow = 2 if budget.scope == run.slug else 1 if budget.scope else 0
+        narrow = bool(budget.scope) + (budget.scope == run.slug)
         return narrow, {OPTION: 2, DEFAULT: 0}.get(budget.origin, 1)
 
     chosen = {

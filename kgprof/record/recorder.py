@@ -739,14 +739,13 @@ class Recorder:
         if self._is_rank(job.task):
             of_rank = flight_recorder.variables(self._collectives, os.environ)
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
+        of_isa = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}
         if job.setting is not None:
             folder = self._scratch / "caches-trial"
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,
-            extra=self.plan.variables
-            | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {})
-            | of_rank,
+            extra={**self.plan.variables, **of_isa, **of_rank},
             kept=shared
             and job.setting is None
             and (job.task is not last or job.round < options.rounds),

@@ -36,7 +36,9 @@ def beyond(
         away = float(np.sqrt(np.mean(np.abs(e[common] - r[common]) ** 2))) if common.any() else 0.0
         by_float64 = wide is not None and wide.shape == e.shape and away <= size / 4 + absolute
         if by_float64:
-            factor = 10 if x.size <= 10 else 8 if x.size <= 500 else 3
+            factor = 8 if x.size <= 500 else 3
+            if x.size <= 10:
+                factor = 10
             allowed = (
                 factor * np.abs(e - r)[common].max(initial=0.0) + absolute + relative * np.abs(r)
             )

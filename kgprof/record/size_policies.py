@@ -328,7 +328,7 @@ def _measured(
     policy, counts, mode = question.policy, Counter(question.sizes), question.mode
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = max(buckets.MOST, len(counts))
-    dynamic = False if policy in FIXED else True if policy is m.SizePolicy.DYNAMIC else None
+    dynamic = {**dict.fromkeys(FIXED, False), m.SizePolicy.DYNAMIC: True}.get(policy)
     compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
     tops = {
         size: min((top for top in question.buckets if top >= size), default=size) for size in counts

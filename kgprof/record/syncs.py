@@ -404,7 +404,9 @@ class Syncs(Source):
             return UNKNOWN
         copies = read.op in ("Tensor.cpu", "Tensor.to")
         place = TENSORS.before_it_was_moved(read.tensor) if copies else TENSORS.of(read.tensor)
-        return HOST if place != DEVICE and loads else place if place != DEVICE else UNKNOWN
+        if place == DEVICE:
+            return UNKNOWN
+        return HOST if loads else place
 
     def _counted(
         self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any

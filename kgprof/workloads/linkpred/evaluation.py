@@ -154,6 +154,11 @@ class Evaluation:
         if policy is not None:
             weights = hashlib.sha256(policy.read_bytes()).hexdigest()[:16]
         caps = self.workload.caps
+        closure = "none"
+        if asked.prune:
+            closure = "prune"
+        elif asked.check:
+            closure = "check"
         return {
             **self.options.as_text(),
             "graph": f"{graph.name}, {content.hexdigest()[:16]}",
@@ -163,7 +168,7 @@ class Evaluation:
             "mode": asked.mode,
             "device": self.device.type,
             "torch": str(torch.__version__),
-            "closure": "prune" if asked.prune else "check" if asked.check else "none",
+            "closure": closure,
             "score": asked.score,
             "caps": (
                 f"{caps.atoms} atoms, {caps.children} children, {caps.facts} facts, "
