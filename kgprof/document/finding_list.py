@@ -165,7 +165,9 @@ def to_do(profile: m.Profile, action: m.Action) -> str:
 
 
 # Also true of a fix that names a mode which was measured.
-_NOT_APPLIED = "The program is unchanged: run kgprof again after each fix"
+_NOT_APPLIED = (
+    "The program is unchanged, and only fixes that say so were tried: run kgprof again after each"
+)
 
 
 def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:

@@ -16,7 +16,9 @@ from tests.analysis.recordings import recording, run
 from tests.collectors import written_syncs
 from tests.render import profiles
 
-SENTENCE = "The program is unchanged: run kgprof again after each fix"
+SENTENCE = (
+    "The program is unchanged, and only fixes that say so were tried: run kgprof again after each"
+)
 RENDERERS = {
     "terminal": Text(brief=True),
     "text": Text(),
