@@ -275,8 +275,8 @@ def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
         f"module.compile() compiles nothing of a {called.module}: torch skips the "
         "forward of its own modules"
     )
-    name = called.path if called.path.isidentifier() else ""
-    fix = f"{name} = torch.compile({name})  # in place of {name}.compile()" if name else ""
+    name = called.path if called.path.isidentifier() else "module"
+    fix = f"{name} = torch.compile({name})  # in place of {name}.compile()"
     return _Cause(kind="library", words=words, identity="library", fix=fix)
 
 

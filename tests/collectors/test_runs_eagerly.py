@@ -234,6 +234,14 @@ def test_a_module_of_torchs_own_that_is_compiled_in_place_is_named() -> None:
     assert found.fix.startswith("chain = torch.compile(chain)")
 
 
+def test_a_module_without_a_name_is_to_be_compiled_as_a_whole_too() -> None:
+    forward = ("/lib/site-packages/torch/nn/modules/container.py", 248, "forward")
+
+    (found,) = diagnosed(called(forward, *EVERY, module="Sequential"))
+
+    assert found.fix == "module = torch.compile(module)  # in place of module.compile()"
+
+
 def test_calls_under_two_stances_are_added_up() -> None:
     stances = {
         "force_eager": dict.fromkeys(range(3, 8), 1),
