@@ -28,10 +28,24 @@ def test_many_kernels_are_one_finding_with_the_line_to_write() -> None:
     [
         pytest.param("multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>>", id="fused"),
         pytest.param("triton_for_fused_1", id="compiled"),
+        # SGD without momentum, and apex.optimizers.FusedAdam
+        pytest.param("multi_tensor_apply_kernel<TensorListMetadata<2>, Functor>", id="one pass"),
     ],
 )
 def test_one_pass_over_the_parameters_is_none(kernel: str) -> None:
     assert diagnose(collect(Evidence(unfused_optimizer(kernel)))) == ()
+
+
+def test_of_a_step_with_a_closure_nobody_knows_what_is_the_optimizers() -> None:
+    # given: a backward pass inside the optimizer's step, as Lightning's closure has
+    span = ("user_annotation", "Optimizer.step#Adam.step")
+    mark = {"ph": "X", "pid": 1, "cat": "cpu_op"}
+    node = {"name": "autograd::engine::evaluate_function: MmBackward0", "ts": 20, "dur": 5.0}
+    events = launched_in(span, ("kernel", "a", 100.0), ("kernel", "b", 100.0))
+
+    recording = traced([*events, {**mark, **node, "tid": 2}], step_us=None)
+
+    assert collect(Evidence(recording)) == ()
 
 
 def test_an_optimizer_without_fused_is_to_be_compiled() -> None:

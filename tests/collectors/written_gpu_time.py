@@ -94,12 +94,11 @@ def pageable_copy() -> Recording:
     return traced(launched_in(span, copy, span_us=250.0), step_us=None)
 
 
-def unfused_optimizer(
-    kernel: str = "multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>",
-) -> Recording:
+def unfused_optimizer(kernel: str = "") -> Recording:
     """Three kernels of 50 us, and 50 us in which the optimizer runs on the CPU alone."""
     span = ("user_annotation", "Optimizer.step#AdamW.step")
-    kernels = (("kernel", kernel, 50.0),) * 3
+    names = (f"multi_tensor_apply_kernel<{each}>" for each in ("Lerp", "Sqrt", "Addcdiv"))
+    kernels = (("kernel", kernel or name, 50.0) for name in names)
     return traced(launched_in(span, *kernels, span_us=200.0), step_us=None)
 
 
