@@ -232,7 +232,8 @@ class CudaGraphs(Event):
     """One run."""
 
     requested: bool
-    graphs: int  # compiled graphs that ran, in TRACE where there is one
+    # compiled graphs that ran, in TRACE where there is one, but for those not asked to be CUDA graphs
+    graphs: int
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
     recorded: tuple[Recorded, ...] | m.Skipped
     skips: tuple[Skip, ...]
@@ -257,17 +258,18 @@ def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
 def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     on_cuda = run.whole.device == "cuda"
     traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
+    may_be_one = [graph for graph in trace.all.graphs if graph.cuda_graphs is not False]
     per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
         per_step = traced
         replayed = []
-        ran = [graph for graph in trace.all.graphs if graph.runs]
+        ran = [graph for graph in may_be_one if graph.runs]
     else:
         assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
         per_step = int(_named(traced.columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
         replayed = list(_replayed(trace, traced.columns))
         names = set(traced.columns.names)
-        ran = [graph for graph in trace.all.graphs if REGION + graph.compile_id in names]
+        ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
     recorded = tuple(_recorded(trace)) if on_cuda else ()
     skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
     would_skip = () if on_cuda else tuple(_written_inputs(trace))
@@ -430,8 +432,11 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
 def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
     """From AOTAutograd's own view of each forward graph; its inputs are in Dynamo's order."""
     names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
+    others = {graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs is False}
     for record in trace.artifacts(METADATA):
         name = compile_id(record.metadata)
+        if name in others:
+            continue
         text = record.payload or ""
         written = {
             i

@@ -69,7 +69,7 @@ CAPTURED_AGAIN = m.Rule(
     name="graph-captured-again",
     level=m.Level.WARNING,
     summary=(
-        "A line captures a CUDA graph in every step, and no capture is replayed in a later step."
+        "A line captures a CUDA graph in every step, and no capture is replayed in a second step."
     ),
     why=(
         "A capture runs the whole function on the CPU, waits for the GPU, and makes a new graph "
@@ -163,7 +163,7 @@ def diagnose(events: tuple[WrongTensor | Recapture, ...]) -> tuple[m.Finding, ..
 
 
 def _of_captures(event: Recapture) -> m.Finding:
-    replays = f"{plural(event.replays, 'replay')}, none in a later step"
+    replays = f"{plural(event.replays, 'replay')}, no graph in two steps"
     return finding(
         CAPTURED_AGAIN,
         event,

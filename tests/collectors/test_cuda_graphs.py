@@ -107,6 +107,19 @@ def test_where_no_cuda_graphs_were_asked_for_their_absence_is_no_finding() -> No
     assert rules(written.on_cuda(*lines, told, launches=0)) == []
 
 
+def test_of_a_graph_that_was_not_asked_to_be_one_nothing_is_said_beside_one_that_was() -> None:
+    # given: step, and report in reduce-overhead, which does not run in the traced steps
+    told = [
+        written.GraphRuns(compile_id=name, inputs=("L['x']",), runs={0: 1}, cuda_graphs=asked)
+        for name, asked in (("0/0", False), ("1/0", True))
+    ]
+    graphs = [*written.compiled("0/0", written.STEP), *written.compiled("1/0", written.REPORT)]
+    regions = (Region("0/0", runs=4, graphs=0),)
+
+    assert rules(written.on_cuda(*graphs, *told, launches=0, regions=regions)) == []
+    assert rules(written.recording(*graphs, *told, metadata(True))) == []
+
+
 def test_what_the_users_own_torch_compile_asked_for_counts() -> None:
     as_is = RunKey(strategy="fused", mode="as-is")
     lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
