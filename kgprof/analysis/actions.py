@@ -139,7 +139,7 @@ def _found(
             saves = replace(saves, us_per_step=together)
             if step_us and _per_step(run, saves) < WORTH_SHARE * step_us:
                 continue
-            if step_us and saves.per != "run":
+            if step_us and saves.per == "step":
                 share = together / step_us
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"

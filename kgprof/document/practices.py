@@ -95,7 +95,7 @@ def _fact(name: str, value: float | m.Time, scale: float = 1.0) -> Fact:
 
 
 NEXT_STEPS = "What to do next"
-_PER = {"step": "per step", "run": "in this run"}
+_PER = {"step": "per step", m.MEAN_STEP: "per mean step", "run": "in this run"}
 
 
 def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:

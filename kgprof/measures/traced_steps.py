@@ -76,7 +76,8 @@ class Extent(m.Model):
     def saving(self, us: float, how: str) -> m.Saving | m.Skipped:
         if self.unlike:
             return m.Skipped(self.unlike)
-        return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=self.per)
+        per = m.MEAN_STEP if self.whole else self.per
+        return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=per)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

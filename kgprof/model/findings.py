@@ -256,13 +256,17 @@ class FindingCost(Tagged, tag="cost"):
         return self.unit != "s", self.value
 
 
+MEAN_STEP = "mean step"
+
+
 class Saving(Tagged):
     """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
 
     us_per_step: float
     how: str  # what the bound is made of
     measured_in: tuple[PassName, ...]
-    # Or "window", the whole traced one, where no steps are marked in it; or "run", once in all.
+    # Or "window", the whole traced one, where no steps are marked in it; MEAN_STEP, which may be far
+    # from the median one that a report gives; or "run", once in all.
     per: str = "step"
 
 

@@ -8,7 +8,16 @@ from msgspec.structs import replace
 from kgprof.analysis import analyse
 from kgprof.collectors.device_idle import DEVICE_IDLE
 from kgprof.collectors.input_pipeline import PAGEABLE_COPY, SLOW_DATA_LOADER, collect, diagnose
-from kgprof.model import Finding, FindingCost, LimitKind, Recording, RunLimits, Saving, TimingPass
+from kgprof.model import (
+    MEAN_STEP,
+    Finding,
+    FindingCost,
+    LimitKind,
+    Recording,
+    RunLimits,
+    Saving,
+    TimingPass,
+)
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import launched_in, traced, unlike_steps
 from tests.collectors.written_gpu_time import pageable_copy, slow_loader
@@ -108,6 +117,8 @@ def test_workers_that_bring_batches_in_bursts_are_told_with_their_share_of_all_s
     )
     assert "# more than now" in finding.fix
     assert bound_us(finding) == 400.0
+    assert isinstance(finding.saves, Saving)
+    assert finding.saves.per == MEAN_STEP  # no share of the median step, which is 400 us as well
     assert isinstance(finding.cost, FindingCost)
     assert finding.cost.value == pytest.approx(400.0 - max(work_us))
 
