@@ -42,7 +42,7 @@ class LoaderOnCpu(Event):
     """What the steps of one run spend in ``next()`` of their DataLoaders."""
 
     loader_us: float  # of a median step, or of a mean one
-    share: float  # of the step, the median over the steps, or of all of them
+    share: float  # of ``step_us``
     step_us: float  # median, or mean
     of_all: bool  # the steps together: the median one waits for less
     samples: int
@@ -61,8 +61,7 @@ def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
     if isinstance(timing, m.Skipped) or not any(timing.loader_us):
         return
     step_us = timing.every_us
-    pairs = zip(timing.loader_us, step_us, strict=True)
-    usual = median(taken_us / whole_us for taken_us, whole_us in pairs)
+    usual = median(timing.loader_us) / median(step_us)
     share = clocked_share(timing)
     of_all = share > UNEVEN * usual
     middle = fmean if of_all else median
