@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
-from kgprof.wording import figure, plural
+from kgprof.wording import figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
 MOSTLY = 0.5
@@ -49,6 +49,7 @@ _WAITS = (
     "cudaEventSynchronize",
     "cudaStreamSynchronize",
 )
+_ALLOCATES = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister")
 _OF_BOUND = {
     m.Bound.COMPUTE: m.LimitKind.COMPUTE,
     m.Bound.MEMORY: m.LimitKind.MEMORY,
@@ -96,7 +97,7 @@ def limits(
     step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
-        *_of_idle(kernels, step_us - busy_us, waits, loader_us),
+        *_of_idle(kernels, step_us - busy_us, busy_us, waits, loader_us),
     ]
     shares.sort(key=lambda share: -share.us)
     whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
@@ -173,6 +174,19 @@ def busy_words(run: m.RunReport) -> str:
     if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
     return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
+
+
+def kernel_words(run: m.RunReport) -> str:
+    """Name the one kernel that takes most of the step; empty where none does, or the traced steps
+    do not stand for it."""
+    found, kernels = run.limits, run.kernels
+    if not isinstance(found, m.RunLimits) or not isinstance(kernels, m.KernelBreakdown):
+        return ""
+    if isinstance(run.step, m.Skipped) or found.step_us != run.step.median or not kernels.rows:
+        return ""
+    largest = max(kernels.rows, key=lambda row: row.total_us)
+    share = largest.total_us / kernels.steps / found.step_us
+    return f"{short_name(largest.name)} takes {100 * share:.0f} % of it" if share > MOSTLY else ""
 
 
 def whole_words(found: m.WholeRun) -> str:
@@ -278,11 +292,16 @@ def _unfused(kernels: m.KernelBreakdown) -> tuple[str, float]:
 
 
 def _of_idle(
-    kernels: m.KernelBreakdown, idle_us: float, waits: Waits, loader_us: float | None
+    kernels: m.KernelBreakdown,
+    idle_us: float,
+    busy_us: float,
+    waits: Waits,
+    loader_us: float | None,
 ) -> Iterator[m.LimitShare]:
     """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did.
 
-    MEMORY and TRACE saw the same waits: the larger of both counts, and MEMORY knows the lines.
+    MEMORY and TRACE saw the same waits, and MEMORY knows the lines. Of a wait the GPU may work in
+    all but what is longer than its work: that much counts, or what TRACE says, if it is more.
     """
     if idle_us <= 0:
         return
@@ -298,7 +317,8 @@ def _of_idle(
     others = [part for part in parts if part[0] is not m.LimitKind.SYNC]
     others_us = sum(us for _, _, us in others)
     waited_us = sum(waits.values())
-    counted = min(1.0, idle_us / waited_us) if waited_us else 0.0
+    idle_in_waits_us = max(waited_us - busy_us, idle_us * (1 - others_us / in_trace_us))
+    counted = min(1.0, min(idle_us, idle_in_waits_us) / waited_us) if waited_us else 0.0
     for (limit, location), us in waits.items():
         yield m.LimitShare(limit=limit, us=us * counted, share=0.0, location=location)
     left_us = idle_us - waited_us * counted
@@ -368,8 +388,10 @@ def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
         return m.LimitKind.COPIES, ""
     if span.name in _WAITS:
         return m.LimitKind.SYNC, ""
-    if span.name in _PYTHON:
+    if span.name.startswith(_PYTHON):
         return m.LimitKind.HOST, PYTHON_BETWEEN
+    if span.name in _ALLOCATES:
+        return m.LimitKind.HOST, span.name
     if span.on_cpu:
         return m.LimitKind.HOST, LAUNCH_NOTHING
     return m.LimitKind.LAUNCHES, ""

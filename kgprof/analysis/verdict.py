@@ -400,7 +400,13 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     is_gpu_bound = limits.is_gpu_bound(run)
     limited = limits.words(run, says_step=rank.says_step)
     if not limited:
-        return limits.busy_words(run) if is_gpu_bound else ""
+        busy = limits.busy_words(run) if is_gpu_bound else ""
+        return busy or (limits.kernel_words(run) if rank.says_step else "")
+    account = run.account
+    if not limits.is_of_the_whole(run) and isinstance(account, m.ScriptAccount):
+        compiling = account.share(m.RunPhase.COMPILING)
+        if compiling >= SPOILED_FROM:
+            limited += f"; compiling takes {100 * compiling:.0f} % of the run"
     if is_gpu_bound:
         return limited if acts else f"{limited}; no finding asks for a change"
     is_certain = limits.is_of_the_whole(run) or rank.status is not INCONCLUSIVE

@@ -232,7 +232,7 @@ class CudaGraphs(Event):
     """One run."""
 
     requested: bool
-    # compiled graphs that ran, in TRACE where there is one, but for those not asked to be CUDA graphs
+    # that ran, in TRACE where there is one, but for those not asked to be CUDA graphs
     graphs: int
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
     recorded: tuple[Recorded, ...] | m.Skipped

@@ -50,12 +50,13 @@ def lines(profile: m.Profile) -> Sequence[str]:
 
 
 def measured(account: m.ScriptAccount) -> str:
-    """Say how it was measured; of the compile caches only where something was compiled."""
+    """Say how it was measured; of the compile caches only where something was compiled, which may
+    not look into them."""
     compiled = any(each.phase is m.RunPhase.COMPILING for each in account.phases)
     if account.under_listeners:
         how, caches = "with kgprof's listeners on", " and cold compile caches"
     else:
-        how, caches = "rerun without instruments", ", with warm compile caches"
+        how, caches = "rerun without instruments", ", with compile caches from the first run"
     return f"{how}{caches if compiled else ''}; torch was imported before"
 
 

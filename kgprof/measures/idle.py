@@ -26,6 +26,11 @@ BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the t
 _OPERATOR = "aten::"
 LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator computes on the CPU
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
+# Annotations that torch 2.11 to 2.13 make.
+_OF_TORCH = (
+    *(m.LOADER_PREFIX, "Optimizer.", "## Call", "Torch-Compiled Region"),
+    *("DataParallel.", "DistributedDataParallel.", "nccl:", "c10d::", "gloo:"),
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -91,38 +96,44 @@ def _length_ns(stretches: Intervals) -> int:
 def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
     name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
-    and launches nothing. Between two copies from pageable memory nothing else is named. A read
-    without a call of CUDA's in it is one of a tensor on the CPU, and so is a long operator."""
-    waiting = idle.host[~idle.between_copies]
-    calls = idle.asked_by[~idle.between_copies]
+    and launches nothing. What the program has a name for is Python, outside of the operators in it.
+    A read without a call of CUDA's in it is one of a tensor on the CPU, and so is a long operator;
+    nothing but these is named between two copies from pageable memory."""
     on_host = columns.of_category(*HOST_CATEGORIES)
     cuda_calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     loaders = columns.named(m.LOADER_PREFIX)
     reads = columns.named(*_READS)
     long = columns.named(_OPERATOR) & (columns.duration_ns >= LONG_NS)
-    # by name; of operators on the CPU; then what reads a tensor there, and what is in no span last
+    # by name; of operators on the CPU; then what reads a tensor there, what is in no span, and what
+    # is between copies
     number = len(columns.names)
-    spent_ns = np.zeros(2 * number + 2, np.int64)
+    spent_ns = np.zeros(2 * number + 3, np.int64)
     read_on_cpu = 2 * number
-    for thread in launches.threads_of(columns, calls):
+    for thread in launches.threads_of(columns, idle.asked_by):
         mine = np.flatnonzero(on_host & (columns.thread == thread))
         in_loader = launches.innermost(columns, loaders, mine) != NOBODY
         mine = mine[loaders[mine] | ~in_loader]
         owners = timeline.owners(timeline.intervals_of(columns, mine))
-        owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
+        here = columns.thread[idle.asked_by] == thread
         calls_ns = np.sort(columns.start_ns[cuda_calls & (columns.thread == thread)])
         begun = np.searchsorted(calls_ns, columns.start_ns[mine])
         calls_none = begun == np.searchsorted(calls_ns, columns.end_ns[mine])
         names = columns.name[mine] + number * (long[mine] & calls_none)
         names = np.where(reads[mine] & calls_none, read_on_cpu, names)
         names = np.append(names, read_on_cpu + 1)  # NOBODY takes the last one
-        np.add.at(spent_ns, names[owner], length_ns)
+        named = np.where((names >= number) & (names < read_on_cpu), names, read_on_cpu + 2)
+        for between, of in ((~idle.between_copies, names), (idle.between_copies, named)):
+            owner, length_ns = owners.within(idle.host[here & between])
+            np.add.at(spent_ns, of[owner], length_ns)
     totals_ns: Counter[tuple[str, bool]] = Counter()
-    every = (*columns.names, *columns.names, m.READS_ON_CPU, BETWEEN_SPANS)
+    every = (*columns.names, *columns.names, m.READS_ON_CPU, BETWEEN_SPANS, m.BETWEEN_COPIES)
+    own = {
+        *columns.name[columns.of_category("user_annotation") & ~columns.named(*_OF_TORCH)].tolist()
+    }
     for at, (name, length) in enumerate(zip(every, spent_ns.tolist(), strict=True)):
-        said = IN_A_STEP if name.startswith(STEP_PREFIX) else name
+        said = f"{IN_A_STEP} in {name}" if at in own else name
+        said = IN_A_STEP if name.startswith(STEP_PREFIX) else said
         totals_ns[said, number <= at < 2 * number] += length
-    totals_ns[m.BETWEEN_COPIES, False] = _length_ns(idle.host[idle.between_copies])
     spans = [
         m.HostSpan(name=name, total_us=length / 1000, on_cpu=on_cpu)
         for (name, on_cpu), length in totals_ns.items()

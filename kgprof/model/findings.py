@@ -265,8 +265,8 @@ class Saving(Tagged):
     us_per_step: float
     how: str  # what the bound is made of
     measured_in: tuple[PassName, ...]
-    # Or "window", the whole traced one, where no steps are marked in it; MEAN_STEP, which may be far
-    # from the median one that a report gives; or "run", once in all.
+    # Or "window", the whole traced one, where no steps are marked in it; MEAN_STEP, which may be
+    # far from the median one that a report gives; or "run", once in all.
     per: str = "step"
 
 

@@ -58,7 +58,7 @@ RERUN = account(under_listeners=False, START=0.2, COMPILING=0.304, STEPS=0.49, A
 UNDER_LISTENERS = account(under_listeners=True, START=0.75, STEPS=0.25)
 LINE = (
     "8.00 s from first line to end: steps 49 %, compiling 30 %, before the first step 20 % "
-    "(rerun without instruments, with warm compile caches; torch was imported before)"
+    "(rerun without instruments, with compile caches from the first run; torch was imported before)"
 )
 
 

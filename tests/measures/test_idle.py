@@ -345,6 +345,56 @@ def test_what_a_data_loader_runs_in_the_training_process_is_the_loaders(tmp_path
     assert spans["aten::upsample"] == 4.0
 
 
+def test_what_the_program_has_a_name_for_is_python_outside_of_operators(tmp_path: Path) -> None:
+    # given: [20, 58) without work, of which record_function("augment") has [22, 50), and an
+    # operator in it [25, 30)
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 100.0),
+            launch(5.0, 1.0, 1),
+            kernel(10.0, 10.0, 1),
+            event("user_annotation", "augment", 22.0, 28.0),
+            event("cpu_op", "aten::add", 25.0, 5.0),
+            launch(58.0, 1.0, 2),
+            kernel(60.0, 10.0, 2),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    spans = {span.name: span.total_us for span in idle.host_spans}
+    assert spans == {f"{IN_A_STEP} in augment": 23.0, IN_A_STEP: 10.0, "aten::add": 5.0}
+
+
+def test_what_computes_on_the_cpu_between_two_copies_is_no_part_of_them(tmp_path: Path) -> None:
+    # given: a batch that is converted in [22, 422) before the second copy
+    def copy(start: float, correlation: int) -> dict[str, Any]:
+        made = kernel(start, 10.0, correlation, name="Memcpy HtoD (Pageable -> Device)")
+        return {**made, "cat": "gpu_memcpy"}
+
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 500.0),
+            launch(5.0, 1.0, 1, name="cudaMemcpyAsync"),
+            copy(10.0, 1),
+            event("cpu_op", "aten::copy_", 22.0, 400.0),
+            launch(432.0, 1.0, 2, name="cudaMemcpyAsync"),
+            copy(440.0, 2),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    assert idle.host_spans == (
+        HostSpan(name="aten::copy_", total_us=400.0, on_cpu=True),
+        HostSpan(name=BETWEEN_COPIES, total_us=12.0),
+    )
+
+
 def test_what_stands_between_two_copies_from_pageable_memory_is_the_copies(tmp_path: Path) -> None:
     # given: copies at [10, 20), [40, 50) and a kernel at [70, 80); the host asked for the second
     # copy at 32 and for the kernel at 66
