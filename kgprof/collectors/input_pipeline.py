@@ -65,7 +65,7 @@ PAGEABLE_COPY = m.Rule(
     ),
     remedy=(
         "DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then "
-        ".to(device, non_blocking=True)."
+        ".to(device, non_blocking=True). A tensor that the step makes: device='cuda' where it does."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
@@ -236,8 +236,12 @@ def _finding(event: InputWait) -> m.Finding:
         elif event.workers:
             fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
-        pinned = "x = x.pin_memory()" if event.loads_nothing else "DataLoader(..., pin_memory=True)"
-        fix = f'{pinned}; x.to("cuda", non_blocking=True)'
+        pinned = (
+            "DataLoader(..., pin_memory=True) for its batches, or tensor.pin_memory() beforehand"
+        )
+        if event.loads_nothing:
+            pinned = "tensor.pin_memory() beforehand"
+        fix = f'x.to("cuda", non_blocking=True)  # from pinned memory: {pinned}'
         message = (
             f"copies to the GPU from pageable memory: {share}, "
             f"{plural(event.count, 'copy', 'copies')} in {steps}"

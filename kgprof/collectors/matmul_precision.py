@@ -26,6 +26,8 @@ IN_HALF = re.compile(
     re.IGNORECASE,
 )
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
+# cuDNN's, which has a switch of its own: torch.backends.cudnn.allow_tf32, on by default
+_OF_CUDNN = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::_cudnn_rnn")
 
 FLOAT32_ON_CUDA_CORES = m.Rule(
     id="KGP604",
@@ -37,7 +39,8 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
         "capability 8.0 on, TF32 keeps float32's range, rounds the inputs to 10 bits of mantissa "
         "and is several times as fast (8× on an H100). The rule goes by kernel names (simt_sgemm, "
         "ffma). A Triton template's name does not say which it uses, so max-autotune's own matmuls "
-        "are not counted."
+        "are not counted, nor are cuDNN's, which have a switch of their own. Beside matmuls in "
+        "TF32 nothing is said: it is allowed then, and cuBLAS chose otherwise."
     ),
     example="A transformer trained in float32 without torch.set_float32_matmul_precision.",
     remedy=(
@@ -90,7 +93,7 @@ NO_AUTOCAST = m.Rule(
     id="KGP606",
     name="no-half-precision",
     level=m.Level.NOTE,
-    summary="All matmuls run in float32 or TF32; the GPU multiplies bfloat16 at a higher rate.",
+    summary="Tensor cores compute in TF32 alone; the GPU multiplies bfloat16 at a higher rate.",
     why=(
         "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. "
         "Whether the model tolerates it is your decision, so this is a note."
@@ -142,19 +145,14 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     columns = traced.columns
     ceilings = run.whole.recording.ceilings
     math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
-    simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math
-    kinds = [
-        (FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")),
-        (MATH_ATTENTION, math, None),
-    ]
+    cudnn = traced.launched_under(columns.named(*_OF_CUDNN) & columns.of_category("cpu_op"))
+    simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math & ~cudnn
+    tf32 = traced.matching(_ON_TENSOR_CORES_AS_TF32)
+    kinds = [(MATH_ATTENTION, math, None)]
+    if not (tf32 & ~cudnn).any():  # else TF32 is allowed, and cuBLAS chose these kernels
+        kinds.append((FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")))
     if not traced.matching(IN_HALF).any():
-        kinds.append(
-            (
-                NO_AUTOCAST,
-                traced.matching(_ON_TENSOR_CORES_AS_TF32),
-                _ratio(ceilings, "bfloat16", "tf32"),
-            )
-        )
+        kinds.append((NO_AUTOCAST, tf32, _ratio(ceilings, "bfloat16", "tf32")))
     for rule, which, rate in kinds:
         events = traced.work.events[which]
         if not len(events):
@@ -188,7 +186,7 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
 _TEXTS = {
     FLOAT32_ON_CUDA_CORES: "float32 matmuls run without tensor cores",
     MATH_ATTENTION: "scaled_dot_product_attention runs in the math backend",
-    NO_AUTOCAST: "matmuls run in TF32, not in bfloat16 or float16",
+    NO_AUTOCAST: "tensor cores compute in TF32, not in bfloat16 or float16",
 }
 _FIXES = {
     FLOAT32_ON_CUDA_CORES: 'torch.set_float32_matmul_precision("high")',

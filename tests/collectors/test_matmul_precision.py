@@ -67,6 +67,11 @@ def test_attention_in_the_math_backend_is_one_finding() -> None:
     assert (finding.rule, bound_us(finding)) == (MATH, 400.0)
 
 
+@pytest.mark.parametrize("operator", ["aten::cudnn_convolution", "aten::_cudnn_rnn_backward"])
+def test_what_cudnn_runs_is_no_matmul_that_the_setting_reaches(operator: str) -> None:
+    assert found(of_kernels((SIMT, 400.0), span=("cpu_op", operator))) == {}
+
+
 def test_only_tf32_is_a_note() -> None:
     (finding,) = found(only_tf32()).values()
 
@@ -79,6 +84,7 @@ def test_only_tf32_is_a_note() -> None:
         pytest.param([(TF32, 300.0), (BF16, 100.0)], 500.0, set(), id="bfloat16 is used"),
         pytest.param([(SIMT, 20.0), (BF16, 400.0)], 500.0, set(), id="a twentieth is not worth it"),
         pytest.param([(SIMT, 26.0), (BF16, 400.0)], 500.0, {EXACT}, id="and a little more is"),
+        pytest.param([(SIMT, 300.0), (TF32, 100.0)], 500.0, {HALF}, id="TF32 is allowed already"),
         pytest.param([(SIMT, 400.0)], 2_000.0, set(), id="the GPU waits for the host anyway"),
         pytest.param(
             [("sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_ffma_execute", 400.0)],
