@@ -430,7 +430,12 @@ def _is_unlike_others(run: m.RunReport, found: m.RunLimits) -> str:
     if isinstance(run.step, m.Spread) or isinstance(run.compile, m.Skipped):
         return ""
     usual = run.compile.steady
-    if isinstance(usual, m.Skipped) or found.step_us <= UNLIKE_OTHERS * usual.median:
+    if isinstance(usual, m.Skipped):
         return ""
     traced, others = figure(found.step_us / 1e3), figure(usual.median / 1e3)
-    return f"the traced steps took {traced} ms each, and the median step of the run {others} ms"
+    if found.step_us > UNLIKE_OTHERS * usual.median:
+        return f"the traced steps took {traced} ms each, and the median step of the run {others} ms"
+    if usual.median * MOSTLY < found.busy_us <= found.step_us * MOSTLY:
+        work = figure(found.busy_us / 1e3)
+        return f"a step takes {others} ms without torch.profiler, and has {work} ms of GPU work"
+    return ""

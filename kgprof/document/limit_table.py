@@ -12,9 +12,8 @@ from kgprof.document.table import Blocks, plain
 SECTION = "Limits"  # of the step and of the run: each sentence says of which
 TITLE = "Limits of the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
-_HEADINGS = ("what", "line", "share", "per step")
+_HEADINGS = ("what", "line", "share")
 WHOLE_TITLE = "Limits of the run"
-_WHOLE_HEADINGS = ("what", "line", "share", "in all")
 
 
 def limit_blocks(runs: m.Runs, root: str) -> Blocks:
@@ -36,7 +35,7 @@ def _whole_blocks(run: m.RunReport, root: str) -> Blocks:
     steps = wording.plural(found.steps, "step")
     took = duration(found.total_us)
     said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
-    return said, plain(WHOLE_TITLE, _WHOLE_HEADINGS, rows, style="", words=2)
+    return said, plain(WHOLE_TITLE, (*_HEADINGS, "in all"), rows, style="", words=2)
 
 
 def _step_blocks(run: m.RunReport, root: str) -> Blocks:
@@ -53,7 +52,9 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
         share = sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.step_words(run) or f"not decided: {found.undecided}"
-    return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)
+    timed = isinstance(run.step, m.Spread) and found.step_us in (run.step.median, found.busy_us)
+    headings = (*_HEADINGS, "per step" if timed else "per traced step")
+    return f"{run.key.slug}: {leads}", plain(TITLE, headings, rows, style="", words=2)
 
 
 def _cells(share: m.LimitShare, root: str) -> Sequence[str]:

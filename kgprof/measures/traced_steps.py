@@ -40,6 +40,7 @@ _SPARSE = (
 )
 # Operators of nn.GRU, nn.LSTM and nn.RNN, in torch 2.11 to 2.13.
 _RNN = ("aten::gru", "aten::lstm", "aten::rnn_relu", "aten::rnn_tanh")
+_CUDNN_RNN = "aten::_cudnn_rnn"  # and its backward
 
 
 class Extent(m.Model):
@@ -71,7 +72,8 @@ class Extent(m.Model):
 
     def share(self, us: float) -> str:
         """Say how much of the step it is, or of what stands for it."""
-        return f"{100 * us / self.step_us:.0f} % of the {self.whole or self.per}"
+        traced = "" if m.PassName.TIMING in self.measured_in else "traced "
+        return f"{100 * us / self.step_us:.0f} % of the {self.whole or traced + self.per}"
 
     def saving(self, us: float, how: str) -> m.Saving | m.Skipped:
         if self.unlike:
@@ -128,8 +130,11 @@ class TracedSteps:
 
     @property
     def rnn_calls(self) -> float:
-        """How often a step calls nn.GRU, nn.LSTM or nn.RNN."""
-        return int(self.columns.named(*_RNN).sum()) / len(self.steps)
+        """How often a step calls nn.GRU, nn.LSTM or nn.RNN; 0 where few of its launches are
+        theirs."""
+        calls = self.columns.named(*_RNN)
+        launched = self.launched_under(calls | self.columns.named(_CUDNN_RNN))
+        return int(calls.sum()) / len(self.steps) if launched.mean() >= WORTH_SHARE else 0.0
 
     @cached_property
     def _step(self) -> Indices:

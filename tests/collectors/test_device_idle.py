@@ -225,6 +225,17 @@ def test_an_rnn_that_is_called_once_per_time_step_is_proposed_the_whole_sequence
     assert RNN in finding.detail
 
 
+def test_an_rnn_that_launches_next_to_nothing_does_not_speak_against_cuda_graphs() -> None:
+    # given: one nn.GRU in each step, whose kernels are not among the forty of the step
+    events = [*steps_of(40, 2.0, 40, 0.9)]
+    gru = {"ph": "X", "pid": 1, "tid": 1, "cat": "cpu_op", "name": "aten::gru", "dur": 0.1}
+    at = [{**gru, "ts": 1_000.0 * step + 1} for step in range(4)]
+
+    (finding,) = found(traced([*events, *at], step_us=400.0))
+
+    assert finding.fix == REPLAY
+
+
 def test_an_rnn_that_is_called_once_has_no_cuda_graph() -> None:
     (event,) = collect(Evidence(launching_over(4, 4, 4, 4, operator="aten::lstm")))
 

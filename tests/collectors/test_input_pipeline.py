@@ -37,6 +37,7 @@ def test_the_loader_costs_the_gpus_idle_time(workers: bool) -> None:
     (finding,) = found(slow_loader(workers=workers))
 
     assert (finding.rule, bound_us(finding)) == (SLOW_DATA_LOADER.id, 300.0)
+    assert "30 % of the traced step, " in finding.message  # there is no TIMING
     assert ("persistent_workers" in finding.fix) is not workers
 
 

@@ -69,6 +69,17 @@ def test_each_form_shows_the_table_and_why_nothing_is_decided(name: str, heading
         assert words in shown
 
 
+@pytest.mark.parametrize(("step_us", "heading"), [(400.0, "per step"), (1000.0, "per traced step")])
+def test_times_of_traced_steps_that_stand_for_no_other_say_so(step_us: float, heading: str) -> None:
+    (run,) = profile("steps vary").runs
+    found = RunLimits(step_us=step_us, busy_us=3.0, shares=SHARES, undecided="steps vary")
+
+    _, table = limit_table.limit_blocks((msgspec.structs.replace(run, limits=found),), "")
+
+    assert isinstance(table, Table)
+    assert table.columns[-1].name == heading
+
+
 def test_a_run_without_limits_has_no_table() -> None:
     found = profile()
     runs = [msgspec.structs.replace(run, limits=Skipped(reason="a CPU run")) for run in found.runs]
