@@ -148,11 +148,13 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     cudnn = traced.launched_under(columns.named(*_OF_CUDNN) & columns.of_category("cpu_op"))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math & ~cudnn
     tf32 = traced.matching(_ON_TENSOR_CORES_AS_TF32)
-    kinds = [(MATH_ATTENTION, math, None)]
-    if not (tf32 & ~cudnn).any():  # else TF32 is allowed, and cuBLAS chose these kernels
-        kinds.append((FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")))
-    if not traced.matching(IN_HALF).any():
-        kinds.append((NO_AUTOCAST, tf32, _ratio(ceilings, "bfloat16", "tf32")))
+    # allowed for matmuls: cuBLAS chose the other kernels
+    allowed, in_half = (tf32 & ~cudnn).any(), traced.matching(IN_HALF).any()
+    kinds = (
+        (FLOAT32_ON_CUDA_CORES, simt & ~allowed, _ratio(ceilings, "tf32", "float32")),
+        (MATH_ATTENTION, math, None),
+        (NO_AUTOCAST, tf32 & ~in_half, _ratio(ceilings, "bfloat16", "tf32")),
+    )
     for rule, which, rate in kinds:
         events = traced.work.events[which]
         if not len(events):
