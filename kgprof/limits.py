@@ -177,16 +177,13 @@ def busy_words(run: m.RunReport) -> str:
 
 
 def kernel_words(run: m.RunReport) -> str:
-    """Name the one kernel that takes most of the step; empty where none does, or the traced steps
-    do not stand for it."""
-    found, kernels = run.limits, run.kernels
-    if not isinstance(found, m.RunLimits) or not isinstance(kernels, m.KernelBreakdown):
+    """Name the one kernel that runs for most of the traced steps; empty where none does."""
+    kernels = run.gpu_kernels
+    if kernels is None:
         return ""
-    if isinstance(run.step, m.Skipped) or found.step_us != run.step.median or not kernels.rows:
-        return ""
-    largest = max(kernels.rows, key=lambda row: row.total_us)
-    share = largest.total_us / kernels.steps / found.step_us
-    return f"{short_name(largest.name)} takes {100 * share:.0f} % of it" if share > MOSTLY else ""
+    most = (row for row in kernels.rows if row.total_us > MOSTLY * kernels.window_us)
+    does = "does {:.0f} % of the GPU's work"
+    return "".join(f"{short_name(row.name)} {does.format(100 * row.share)}" for row in most)
 
 
 def whole_words(found: m.WholeRun) -> str:
@@ -316,19 +313,17 @@ def _of_idle(
     in_trace_us = sum(us for _, _, us in parts) or 1.0
     others = [part for part in parts if part[0] is not m.LimitKind.SYNC]
     others_us = sum(us for _, _, us in others)
+    seen_us = idle_us * sum(us for limit, _, us in parts if limit is m.LimitKind.SYNC) / in_trace_us
     waited_us = sum(waits.values())
-    idle_in_waits_us = max(waited_us - busy_us, idle_us * (1 - others_us / in_trace_us))
-    counted = min(1.0, min(idle_us, idle_in_waits_us) / waited_us) if waited_us else 0.0
+    synced_us = min(idle_us, max(seen_us, waited_us - busy_us))
+    counted = min(1.0, synced_us / (waited_us or 1.0))
     for (limit, location), us in waits.items():
         yield m.LimitShare(limit=limit, us=us * counted, share=0.0, location=location)
-    left_us = idle_us - waited_us * counted
+    yield _part(m.LimitKind.SYNC, synced_us - waited_us * counted)
     if not others:
-        yield _part(m.LimitKind.UNKNOWN, left_us, "GPU idle")
-        return
-    unplaced_us = max(0.0, idle_us * (1 - others_us / in_trace_us) - waited_us * counted)
-    yield _part(m.LimitKind.SYNC, unplaced_us)
+        yield _part(m.LimitKind.UNKNOWN, idle_us - synced_us, "GPU idle")
     for limit, name, us in others:
-        yield _part(limit, (left_us - unplaced_us) * us / others_us, name)
+        yield _part(limit, (idle_us - synced_us) * us / others_us, name)
 
 
 def causes(idle: m.DeviceIdle, loader_share: float | None = None) -> Sequence[Part]:

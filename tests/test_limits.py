@@ -257,9 +257,11 @@ def test_a_verdict_names_the_limit_of_its_only_run_before_what_to_do() -> None:
 
 
 def test_a_kernel_that_takes_most_of_the_step_is_named_where_nothing_limits_it() -> None:
-    profile = analyse(steps(step_us=400.0, kernels=10, kernel_us=30.0))
+    profile = analyse(steps(step_us=800.0, kernels=10, kernel_us=60.0))
 
-    assert profile.verdict.text == "fused.default takes 0.400 ms/step; k takes 75 % of it"
+    assert profile.verdict.text == (
+        "fused.default takes 0.800 ms/step; k does 100 % of the GPU's work"
+    )
     assert limits.kernel_words(report(busy_us=190.0)) == ""
 
 

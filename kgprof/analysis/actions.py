@@ -148,10 +148,7 @@ def _found(
         lines = len({(one.file, one.line) for one in (first.location, *also) if one})
         if first.location and lines > 1:
             alike = all(one.message == text for one in more)
-            as_often = all(_often(one) == _often(first) for one in more)
-            likewise = f"likewise on {lines - 1} more"
-            others = likewise if as_often else f"on {plural(lines - 1, 'more line')}"
-            most = f" on line {first.location.line}, and {others}"
+            most = f" on line {first.location.line}, and on {plural(lines - 1, 'more line')}"
             text += f", on each of {lines} lines" if alike else most
         yield m.Action(
             run=run.key,
@@ -193,13 +190,6 @@ def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
     if saves.per == "run" and isinstance(run.whole, m.WholeRun):
         return saves.us_per_step / max(1, run.whole.steps)
     return saves.us_per_step
-
-
-def _often(finding: m.Finding) -> tuple[int, ...]:
-    """What its message says of how often it happened."""
-    if (reads := finding.reads) is None:
-        return (finding.count,)
-    return reads.events, reads.in_steps, reads.steps
 
 
 def _habit(finding: m.Finding) -> tuple[object, ...]:

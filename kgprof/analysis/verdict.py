@@ -8,7 +8,7 @@ finding that has expired); or it is inconclusive. Red: something failed. Other w
 something to gain and are counted beside the sentence: none makes it doubtful.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
@@ -26,7 +26,6 @@ from kgprof.wording import and_more, figure, plural, ranges, short
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 GO_ON = (m.RunPhase.ANOTHER_KIND_AND_AFTER, m.RunPhase.OTHERS_AND_AFTER)
-LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
 class Remark(m.Model, kw_only=False):
@@ -233,7 +232,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         return Remark(text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
-    notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
+    notes = (processes(first, *(run for run, _ in others)),)
     notes += tuple(
         f"in {run.slug} {times.slow_first_words(run.slow_first)}"
         for run in (first, against)
@@ -272,26 +271,6 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if second is not against:
         text += f" and {figure(next_best.median / best.median)}× faster than {second.slug}"
     return Remark(text, notes=notes)
-
-
-def _contradictions(first: m.RunReport, others: Sequence[times.Timed]) -> Iterator[str]:
-    """Runs of the same strategy whose GPU did clearly less in a step than that of the fastest."""
-    mine = _busy_us(first)
-    for run, _ in others:
-        its = _busy_us(run)
-        if mine and its and run.key.strategy == first.key.strategy and its < LESS_WORK * mine:
-            yield (
-                f"{run.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of "
-                f"{first.slug}), so its longer time comes from the CPU or from chance in that "
-                "process"
-            )
-
-
-def _busy_us(run: m.RunReport) -> float | None:
-    kernels = run.gpu_kernels
-    if kernels is None or not kernels.steps:
-        return None
-    return kernels.busy_us / kernels.steps
 
 
 WORST_LAST = (OK, ATTENTION, INCONCLUSIVE)  # of what a verdict is made of; a failure is a headline
@@ -400,8 +379,7 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     is_gpu_bound = limits.is_gpu_bound(run)
     limited = limits.words(run, says_step=rank.says_step)
     if not limited:
-        busy = limits.busy_words(run) if is_gpu_bound else ""
-        return busy or (limits.kernel_words(run) if rank.says_step else "")
+        return limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
     account = run.account
     if not limits.is_of_the_whole(run) and isinstance(account, m.ScriptAccount):
         compiling = account.share(m.RunPhase.COMPILING)

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
@@ -266,7 +265,7 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         ran = [graph for graph in may_be_one if graph.runs]
     else:
         assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
-        per_step = int(_named(traced.columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
+        per_step = int(traced.columns.called(LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
         replayed = list(_replayed(trace, traced.columns))
         names = set(traced.columns.names)
         ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
@@ -300,7 +299,7 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     """Calls of CUDA by the innermost compiled region that they were made in: a resumed function
     runs inside another."""
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
-    graph_calls = _named(columns, LAUNCH)
+    graph_calls = columns.called(LAUNCH)
     kernel_calls = columns.named(*KERNEL_LAUNCHES)
     calls = np.flatnonzero(
         columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls)
@@ -327,11 +326,6 @@ def _records(columns: Columns) -> launches.Indices:
     """Events of a call in which torch records a CUDA graph, or prepares to."""
     begins = columns.named(*RECORDING) & columns.of_category("cpu_op", *launches.LAUNCH_CATEGORIES)
     return np.flatnonzero(begins)
-
-
-def _named(columns: Columns, name: str) -> npt.NDArray[np.bool_]:
-    """Which events have exactly this name."""
-    return np.array([known == name for known in columns.names], np.bool_)[columns.name]
 
 
 def _skips(trace: RunTrace) -> Iterator[Skip]:

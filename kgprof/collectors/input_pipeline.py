@@ -1,7 +1,6 @@
 """Whether the GPU waits for its input: for the DataLoader, and for copies out of memory that is not
 pinned."""
 
-import re
 from collections.abc import Iterator
 from statistics import fmean, median
 
@@ -19,7 +18,6 @@ from kgprof.wording import plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
-_PAGEABLE = re.compile(re.escape(m.PAGEABLE))
 UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
@@ -82,11 +80,11 @@ class InputWait(Event):
 
     rule: m.Rule
     idle_us: float  # per step, or in the window; the GPU's, inside the loader or the copying call
-    copy_us: float  # likewise; device time of the copies
-    # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
-    count: int
     extent: Extent
-    workers: bool  # of a loader: it has worker processes
+    copy_us: float = 0.0  # as ``idle_us``; device time of the copies
+    # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
+    count: int = 0
+    workers: bool = False  # of a loader: it has worker processes
     loads_nothing: bool = False  # the run has no DataLoader
     clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
@@ -122,8 +120,6 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             run=run.key,
             rule=SLOW_DATA_LOADER,
             idle_us=max(0.0, us - max(traced.work_us)),
-            copy_us=0.0,
-            count=0,
             extent=extent,
             workers=timing.loader_workers > 0 or (len(loading) > 0 and not without),
             clocked_us=us,
@@ -133,12 +129,11 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             run=run.key,
             rule=SLOW_DATA_LOADER,
             idle_us=waited_us,
-            copy_us=0.0,
             count=len(loading),
             extent=traced.extent,
             workers=not without,
         )
-    pageable = traced.matching(_PAGEABLE)
+    pageable = columns.named(m.PAGEABLE)[traced.work.events]
     if pageable.any():
         calls = traced.work.calls[pageable & (traced.work.calls != NOBODY)]
         operators = launches.innermost(
@@ -151,7 +146,6 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             copy_us=traced.device_us(pageable),
             count=int(pageable.sum()),
             extent=traced.extent,
-            workers=False,
             loads_nothing=run.once(loads_nothing),
         )
 

@@ -6,6 +6,7 @@ from statistics import fmean, median
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.input_pipeline import UNEVEN, clocked_share
+from kgprof.measures.traced_steps import Extent
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -41,11 +42,8 @@ RULES = (LOADER_ON_CPU,)
 class LoaderOnCpu(Event):
     """What the steps of one run spend in ``next()`` of their DataLoaders."""
 
-    loader_us: float  # of a median step, or of a mean one
-    share: float  # of ``step_us``
-    step_us: float  # median, or mean
-    of_all: bool  # the steps together: the median one waits for less
-    samples: int
+    loader_us: float  # of a median step; of a mean one where the median one waits for less
+    extent: Extent
     workers: int
 
 
@@ -62,54 +60,43 @@ def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
         return
     step_us = timing.every_us
     usual = median(timing.loader_us) / median(step_us)
-    share = clocked_share(timing)
-    of_all = share > UNEVEN * usual
+    of_all = clocked_share(timing) > UNEVEN * usual
     middle = fmean if of_all else median
-    yield LoaderOnCpu(
-        run=run.key,
-        loader_us=middle(timing.loader_us),
-        share=share if of_all else usual,
+    extent = Extent(
+        steps=len(step_us),
+        per="step",
         step_us=middle(step_us),
-        of_all=of_all,
-        samples=len(step_us),
-        workers=timing.loader_workers,
+        whole="time of all steps" if of_all else "",
+        measured_in=(m.PassName.TIMING,),
     )
+    taken_us = middle(timing.loader_us)
+    yield LoaderOnCpu(run=run.key, loader_us=taken_us, extent=extent, workers=timing.loader_workers)
 
 
 def diagnose(events: tuple[LoaderOnCpu, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events if event.share >= WORTH_SHARE)
+    return tuple(
+        _finding(event) for event in events if event.loader_us >= WORTH_SHARE * event.extent.step_us
+    )
 
 
 def _finding(event: LoaderOnCpu) -> m.Finding:
-    loader, step = figure(event.loader_us / 1e3), figure(event.step_us / 1e3)
+    extent = event.extent
+    loader, step = figure(event.loader_us / 1e3), figure(extent.step_us / 1e3)
     its = "without worker processes"
     advice = "or try num_workers where there are cores that the step does not use"
     if event.workers:
         its = f"with {plural(event.workers, 'worker process', 'worker processes')}"
         advice = "or try more of them where there are cores that the step does not use"
-    of, each = "the step", "medians"
-    if event.of_all:
-        of, each = "the time of all steps", "means"
-    measured_in = (m.PassName.TIMING,)
+    each = "means" if extent.whole else "medians"
     return finding(
         LOADER_ON_CPU,
         event,
-        f"next() of the DataLoader, {its}, takes {100 * event.share:.0f} % of {of}: {loader} "
-        f"of {step} ms ({each} of {event.samples} steps)",
+        f"next() of the DataLoader, {its}, takes {extent.share(event.loader_us)}: {loader} "
+        f"of {step} ms ({each} of {extent.steps} steps)",
         no_fix=(
             "make the batch at once in place of item by item, prepare the data once and keep it, "
             f"{advice}; none of these was tried"
         ),
-        cost=m.FindingCost(
-            value=event.loader_us,
-            unit="us/step",
-            what="time in next() of the DataLoader",
-            measured_in=measured_in,
-            samples=event.samples,
-        ),
-        saves=m.Saving(
-            us_per_step=event.loader_us,
-            how="the time in next() of the DataLoader",
-            measured_in=measured_in,
-        ),
+        cost=extent.cost(event.loader_us, "time in next() of the DataLoader"),
+        saves=extent.saving(event.loader_us, "the time in next() of the DataLoader"),
     )

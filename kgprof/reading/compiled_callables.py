@@ -61,11 +61,6 @@ def of_code(trace: RunTrace, frame: m.Location | None) -> tuple[m.CompiledCallab
     return tuple(each for each in callables(trace) if _key(each.offered) == place)
 
 
-def of_frame(trace: RunTrace, frame: m.Location | None) -> tuple[m.CompiledCallable, ...]:
-    """The same, where it is a module's: only then they say more than the function's own name."""
-    return tuple(each for each in of_code(trace, frame) if each.module)
-
-
 def _key(line: m.SourceLine) -> tuple[str, int, str]:
     return line.file, line.line, line.function
 

@@ -155,7 +155,7 @@ def test_what_is_set_for_all_graph_breaks_of_a_kind_is_one_action() -> None:
     (action,) = (one for one in profile.actions if one.rule == "KGP101")
     assert "reorderable_logging_functions" in action.fix
     assert list(action.lines.values()) == [[17, 5]]
-    assert action.text.endswith("on line 17, and likewise on 1 more")
+    assert action.text.endswith("on line 17, and on 1 more line")
 
 
 def at(line: int, function: str = "train") -> Frame:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kgprof.collectors.loader_on_cpu import LOADER_ON_CPU, collect, diagnose
 from kgprof.collectors.witnesses import looked_for
-from kgprof.model import Finding, FindingCost, Recording, Skipped
+from kgprof.model import MEAN_STEP, Finding, FindingCost, Recording, Saving, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_gpu_time import loaded_on_a_cpu
 
@@ -57,6 +57,8 @@ def test_a_loader_that_some_steps_wait_for_is_told_with_its_share_of_all() -> No
     )
     assert isinstance(finding.cost, FindingCost)
     assert finding.cost.value == 360.0
+    assert isinstance(finding.saves, Saving)
+    assert finding.saves.per == MEAN_STEP
 
 
 @pytest.mark.parametrize("waits_us", [(900.0,), (900.0,) * 3, (9000.0, 900.0)])

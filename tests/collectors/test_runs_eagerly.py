@@ -214,11 +214,6 @@ def test_a_compilation_belongs_to_the_callable_that_it_began_in() -> None:
     owners = [compiled_callables.of_compilation(trace, each) for each in trace.compiled]
 
     assert [owner and owner.path for owner in owners] == ["heads.0", "heads.1"]
-    assert [each.path for each in compiled_callables.of_frame(trace, trace.compiled[0].frame)] == [
-        "heads.0",
-        "heads.1",
-    ]
-    assert compiled_callables.of_frame(trace, written.place(FILE, STEP_DEF, "step")) == ()
 
 
 def test_a_module_of_torchs_own_that_is_compiled_in_place_is_named() -> None:
