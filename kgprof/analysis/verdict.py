@@ -232,7 +232,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         return Remark(text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
-    notes = (processes(first, *(run for run, _ in others)),)
+    notes: tuple[str, ...] = (processes(first, *(run for run, _ in others)),)
     notes += tuple(
         f"in {run.slug} {times.slow_first_words(run.slow_first)}"
         for run in (first, against)

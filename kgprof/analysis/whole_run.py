@@ -2,7 +2,7 @@
 the first time, compiling again, recording CUDA graphs, and the steps themselves."""
 
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, recompiles, unrolled_loops
+from kgprof.collectors import recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -17,10 +17,11 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
     assert trace is not None  # else nothing is known of what was paid once
     first_us, again_us = _compiling(paid, trace)
     total_us = sum(paid.step_us)
+    # Of recompiles and recordings every line is a finding; none of them is all of the time.
     once = {
         m.LimitKind.COMPILING: (first_us, _unrolled_at(evidence, run.key)),
-        m.LimitKind.RECOMPILING: (again_us, _recompiled_at(evidence, run.key)),
-        m.LimitKind.RECORDING: (paid.extra_us(paid.recording), _recorded_at(evidence, run.key)),
+        m.LimitKind.RECOMPILING: (again_us, None),
+        m.LimitKind.RECORDING: (paid.extra_us(paid.recording), None),
     }
     steps_us = total_us - sum(us for us, _ in once.values())
     kinds = {**once, m.LimitKind.STEPS: (steps_us, None)}
@@ -74,27 +75,3 @@ def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
     loops = [event for event in evidence.once(unrolled_loops.collect) if event.run == run]
     longest = max(loops, key=lambda event: event.loop_s, default=None)
     return longest.location if longest else None
-
-
-def _recompiled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
-    """Find the recompiles that took longest, at the line of their finding."""
-    found = recompiles.diagnose(evidence.once(recompiles.collect))
-    of_run = [finding for finding in found if finding.run == run]
-    longest = max(of_run, key=_seconds, default=None)
-    return longest.location if longest else None
-
-
-def _seconds(finding: m.Finding) -> float:
-    return 0.0 if isinstance(finding.cost, m.Skipped) else finding.cost.value
-
-
-def _recorded_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
-    """Find the function that has a CUDA graph for the most sizes."""
-    sizes = [
-        each
-        for event in evidence.once(cuda_graphs.collect)
-        if event.run == run
-        for each in event.sizes
-    ]
-    most = max(sizes, key=lambda each: each.sizes, default=None)
-    return most.location if most else None

@@ -68,18 +68,6 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
             and (after_h is None or after_h <= LATE_AFTER_H)
         ):
             continue
-        cost: m.FindingCost | m.Skipped
-        if isinstance(event.paid_s, m.Skipped):
-            cost = event.paid_s
-        else:
-            what = "compile time, on a cold cache"
-            cost = m.FindingCost(
-                value=event.paid_s,
-                unit="s",
-                what=what,
-                measured_in=(m.PassName.COMPILE,),
-                samples=1,
-            )
         finding = m.Finding(
             rule=NEVER_BREAKS_EVEN.id,
             level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
@@ -88,7 +76,18 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
             else f"{event.text}, which is {short(after_h)} hours of steps",
             run=event.run,
             fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
-            cost=cost,
+            cost=_cost(event),
         )
         findings.append(finding)
     return tuple(findings)
+
+
+@m.skippable
+def _cost(event: m.Economics) -> m.FindingCost:
+    return m.FindingCost(
+        value=m.known(event.paid_s),
+        unit="s",
+        what="compile time, on a cold cache",
+        measured_in=(m.PassName.COMPILE,),
+        samples=1,
+    )

@@ -10,6 +10,7 @@ innermost span that was open on its thread; from the call on it waited for the l
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,17 +127,21 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
             owner, length_ns = owners.within(idle.host[here & between])
             np.add.at(spent_ns, of[owner], length_ns)
     totals_ns: Counter[tuple[str, bool]] = Counter()
-    every = (*columns.names, *columns.names, m.READS_ON_CPU, BETWEEN_SPANS, m.BETWEEN_COPIES)
-    own = {
-        *columns.name[columns.of_category("user_annotation") & ~columns.named(*_OF_TORCH)].tolist()
-    }
+    every = (*_named(columns), *columns.names, m.READS_ON_CPU, BETWEEN_SPANS, m.BETWEEN_COPIES)
     for at, (name, length) in enumerate(zip(every, spent_ns.tolist(), strict=True)):
-        said = f"{IN_A_STEP} in {name}" if at in own else name
-        said = IN_A_STEP if name.startswith(STEP_PREFIX) else said
-        totals_ns[said, number <= at < 2 * number] += length
+        totals_ns[name, number <= at < 2 * number] += length
     spans = [
         m.HostSpan(name=name, total_us=length / 1000, on_cpu=on_cpu)
         for (name, on_cpu), length in totals_ns.items()
         if length
     ]
     return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))
+
+
+def _named(columns: Columns) -> Iterator[str]:
+    """Give each name of the trace, or that it is Python inside of what the program calls so."""
+    own = columns.of_category("user_annotation") & ~columns.named(*_OF_TORCH)
+    names = {*columns.name[own].tolist()}
+    for at, name in enumerate(columns.names):
+        said = f"{IN_A_STEP} in {name}" if at in names else name
+        yield IN_A_STEP if name.startswith(STEP_PREFIX) else said
