@@ -100,9 +100,10 @@ def limits(
         *_of_idle(kernels, step_us - busy_us, busy_us, waits, loader_us),
     ]
     shares.sort(key=lambda share: -share.us)
-    whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
+    replace = msgspec.structs.replace
+    whole = tuple(replace(each, share=each.us / step_us) for each in shares if each.us > 0)
     found = m.RunLimits(step_us=step_us, busy_us=busy_us, shares=whole)
-    return msgspec.structs.replace(found, undecided=unlike or _undecided(run, found))
+    return replace(found, undecided=unlike or _undecided(run, found))
 
 
 def words(run: m.RunReport, *, says_step: bool = False) -> str:
@@ -222,16 +223,6 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
     if found.step_us > run.step.median:
         return f"{ms} of GPU work per step"
     return "the step" if says_step else f"the {ms} step"
-
-
-def _with_share(share: m.LimitShare, step_us: float) -> m.LimitShare:
-    return m.LimitShare(
-        limit=share.limit,
-        us=share.us,
-        share=share.us / step_us,
-        name=share.name,
-        location=share.location,
-    )
 
 
 def _part(limit: m.LimitKind, us: float, name: str = "") -> m.LimitShare:

@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 384_115
+MOST_SIZE = 384_104
 CEILINGS = {
     "nodes per statement": 9.04,
     "nodes of the median function": 81,
     "conditional expressions per 1,000 lines": 27.7,
     meters.CLASSES: 759,
-    meters.COPIED: 1701,
-    meters.SKIPPED: 401,
+    meters.COPIED: 1691,
+    meters.SKIPPED: 396,
     meters.LONG_LINES: 3,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a

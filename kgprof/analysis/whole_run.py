@@ -17,17 +17,17 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
     assert trace is not None  # else nothing is known of what was paid once
     first_us, again_us = _compiling(paid, trace)
     total_us = sum(paid.step_us)
-    # Of recompiles and recordings every line is a finding; none of them is all of the time.
     once = {
-        m.LimitKind.COMPILING: (first_us, _unrolled_at(evidence, run.key)),
-        m.LimitKind.RECOMPILING: (again_us, None),
-        m.LimitKind.RECORDING: (paid.extra_us(paid.recording), None),
+        m.LimitKind.COMPILING: first_us,
+        m.LimitKind.RECOMPILING: again_us,
+        m.LimitKind.RECORDING: paid.extra_us(paid.recording),
     }
-    steps_us = total_us - sum(us for us, _ in once.values())
-    kinds = {**once, m.LimitKind.STEPS: (steps_us, None)}
+    kinds = {**once, m.LimitKind.STEPS: total_us - sum(once.values())}
+    # Of recompiles and recordings every line is a finding; none of them is all of the time.
+    places = {m.LimitKind.COMPILING: _unrolled_at(evidence, run.key)}
     shares = [
-        m.LimitShare(limit=limit, us=us, share=us / total_us, location=place)
-        for limit, (us, place) in kinds.items()
+        m.LimitShare(limit=limit, us=us, share=us / total_us, location=places.get(limit))
+        for limit, us in kinds.items()
         if us > 0
     ]
     shares.sort(key=lambda share: -share.us)

@@ -184,7 +184,7 @@ class DeviceTime(Event):
 
     @property
     def idle_share(self) -> float:
-        return max(0.0, 1 - self.busy_us / self.step_us)
+        return self.idle_us / self.step_us
 
     @property
     def main_cause(self) -> limits.Part | None:
@@ -308,7 +308,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     if event.unlike:
         lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
         lines.append(event.unlike)
-    every = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    every = getattr(event.idle, "host_spans", ())
     spans = [span for span in every if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")

@@ -107,7 +107,7 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
             function_us=function_us / found.steps,
             waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
             traced_us=found.window_us / found.steps,
-            idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
+            idle_us=traced.without_work_us,
             extent=traced.extent,
         )
 

@@ -168,15 +168,15 @@ def loader_us(run: RunEvidence) -> float | None:
     if not isinstance(timing, m.TimingPass) or not timing.loader_us:
         return traced.idle_us(loading)
     taken_us = median(timing.loader_us) * traced.idle_share(loading)
-    return min(taken_us, max(0.0, extent.step_us - traced.busy_us))
+    return min(taken_us, traced.without_work_us)
 
 
 def loads_nothing(run: RunEvidence) -> bool:
     """Whether it has no DataLoader, by TIMING's clock or in the traced steps; False where neither
     was taken."""
-    timing, traced = run.record.timing, run.once(traced_steps)
-    if isinstance(timing, m.TimingPass) and timing.loader_us:
-        return not any(timing.loader_us)
+    traced = run.once(traced_steps)
+    if clocked_us := getattr(run.record.timing, "loader_us", ()):
+        return not any(clocked_us)
     return not isinstance(traced, m.Skipped) and not len(_loading(traced.columns))
 
 

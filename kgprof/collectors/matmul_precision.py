@@ -144,8 +144,8 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
         return
     columns = traced.columns
     ceilings = run.whole.recording.ceilings
-    math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
-    cudnn = traced.launched_under(columns.named(*_OF_CUDNN) & columns.of_category("cpu_op"))
+    math = traced.launched_under(columns.named(_MATH_ATTENTION))
+    cudnn = traced.launched_under(columns.named(*_OF_CUDNN))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math & ~cudnn
     tf32 = traced.matching(_ON_TENSOR_CORES_AS_TF32)
     # allowed for matmuls: cuBLAS chose the other kernels
@@ -168,7 +168,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
             extent=traced.extent,
             largest=columns.names[int(np.argmax(totals))],
             rate=rate,
-            idle_share=max(0.0, 1 - traced.busy_us / traced.extent.step_us),
+            idle_share=traced.without_work_us / traced.extent.step_us,
             backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
         )
 

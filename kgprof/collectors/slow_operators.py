@@ -81,7 +81,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowOperator]:
     if not names:
         return
     columns = traced.columns
-    under = traced.launched_under(columns.called(*names) & columns.of_category("cpu_op"))
+    under = traced.launched_under(columns.called(*names))
     launched = traced.work.events[under]
     kernels_of_it = {columns.names[name] for name in columns.name[launched].tolist()}
     waits_us = sum(span.total_us for span in found.idle.host_spans if span.name in names)
@@ -95,7 +95,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowOperator]:
         waits_us=waits_us / found.steps,
         launches=len(launched),
         traced_us=found.window_us / found.steps,
-        idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
+        idle_us=traced.without_work_us,
         extent=traced.extent,
     )
 

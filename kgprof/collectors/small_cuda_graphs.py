@@ -53,7 +53,7 @@ class GraphReplays(Event):
 
     replays: float  # a step
     in_graphs_us: float  # device time of what they launched
-    busy_us: float
+    idle_us: float  # the GPU's
     extent: Extent
 
 
@@ -76,7 +76,7 @@ def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
             run=run.key,
             replays=len(graphs) / len(traced.steps),
             in_graphs_us=traced.device_us(np.isin(traced.work.calls, graphs)),
-            busy_us=traced.busy_us,
+            idle_us=traced.without_work_us,
             extent=traced.extent,
         )
 
@@ -87,17 +87,17 @@ def diagnose(events: tuple[GraphReplays, ...]) -> tuple[m.Finding, ...]:
         for event in events
         if event.replays >= MANY
         and event.in_graphs_us < SMALL_US * event.replays
-        and event.busy_us <= (1 - IDLE_SHARE) * event.extent.step_us
+        and event.idle_us >= IDLE_SHARE * event.extent.step_us
     )
 
 
 def _finding(event: GraphReplays) -> m.Finding:
-    idle_us = event.extent.step_us - event.busy_us
-    each_us = event.in_graphs_us / event.replays
+    extent = event.extent
+    each = figure(event.in_graphs_us / event.replays)
     return finding(
         SMALL_GRAPHS,
         event,
-        f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} µs of GPU work",
-        cost=event.extent.cost(idle_us, "the GPU was idle"),
-        saves=event.extent.saving(idle_us, "the step's GPU idle time"),
+        f"{figure(event.replays)} CUDA graphs per step, each with {each} µs of GPU work",
+        cost=extent.cost(event.idle_us, "the GPU was idle"),
+        saves=extent.saving(event.idle_us, "the step's GPU idle time"),
     )

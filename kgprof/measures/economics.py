@@ -75,10 +75,8 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     if recording.header.options.untimed:
         if run.script is None:
             return UNTIMED
-        if isinstance(run.timing, m.Skipped):
-            return run.timing
-        if isinstance(run.eager_timing, m.Skipped):
-            return run.eager_timing
+        m.known(run.timing)
+        m.known(run.eager_timing)
     if run.key.is_eager:
         return m.Skipped("mode eager is what compiled runs are compared with")
     compiled = m.known(run.compile)

@@ -99,7 +99,7 @@ class TracedSteps:
         within = self._step >= 0
         own_us = self.columns.duration_ns[self.work.events] / 1000
         summed = np.bincount(self._step[within], own_us[within], minlength=len(self.steps))
-        return [float(us) for us in summed]
+        return [*map(float, summed)]
 
     @cached_property
     def sizes(self) -> int:
@@ -157,6 +157,10 @@ class TracedSteps:
         )
 
     @property
+    def without_work_us(self) -> float:
+        return max(0.0, self.extent.step_us - self.busy_us)
+
+    @property
     def is_mostly_busy(self) -> bool:
         return self.busy_us >= MOSTLY_BUSY * self.extent.step_us
 
@@ -184,12 +188,9 @@ class TracedSteps:
         The profiler makes the host slower and so the idle time longer: it is scaled to the idle
         time of ``step_us``.
         """
-        traced_ns = timeline.union_ns(self._idle)
-        if not traced_ns:
-            return 0.0
+        traced_ns = max(1, timeline.union_ns(self._idle))
         inside = self._idle_ns(spans)
-        true_us = max(0.0, self.extent.step_us - self.busy_us)
-        return min(inside / 1000 / len(self.steps), true_us * inside / traced_ns)
+        return min(inside / 1000 / len(self.steps), self.without_work_us * inside / traced_ns)
 
     def idle_share(self, spans: Indices) -> float:
         """Of the time inside these host events, in which the GPU did nothing."""
