@@ -131,7 +131,7 @@ _NO_HINTS = (
     "This graph break ",
     "If it is a Python builtin, please file",
     "If it is a third-party C/C++ Python extension, please",
-    "Report an issue to PyTorch",
+    "Report an issue to ",
     "This is likely to be a Dynamo bug",
     "Your code may result in an error when running in eager",  # it raises what it means to raise
 )
