@@ -28,7 +28,7 @@ from kgprof.collectors.graph_breaks import (
 )
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
-from kgprof.reading.source_text import is_resumed
+from kgprof.reading.source_text import is_resumed, resumed_at
 from kgprof.reading.structured_trace import Compiled, RunTrace
 from kgprof.wording import and_more
 
@@ -85,6 +85,7 @@ class SkippedFrame(Event):
     refusal: m.Refusal
     records: int  # graph-break records in the trace: 0 where torch writes none
     calls: tuple[int, ...]
+    since: int = 0  # of a part behind a break that fell back as a whole: that break's line
     compiled_inside: tuple[str, ...] = ()  # functions of the project that it calls
 
 
@@ -162,6 +163,7 @@ def _from_records(
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
+        since=resumed_at(frame.function) if whole and frame is not None else 0,
         compiled_inside=_compiled_inside(trace, records) if whole and not resumed else (),
         identity=identity_of(trace, first),
     )
@@ -237,7 +239,8 @@ def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     name = event.frame.function if event.frame else "a frame"
-    what = "runs eagerly" if event.scope == "frame" else "runs eagerly from here on"
+    since = f"line {event.since}" if event.since else "here"
+    what = "runs eagerly" if event.scope == "frame" else f"runs eagerly from {since} on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
     cause = event.refusal.cause
     message = f"{name} {what}{because(cause, event.library)}: {cause.words}"

@@ -99,7 +99,9 @@ def _loop(
         run=trace.run,
         location=location,
         identity="\0".join(trace.source.identity(location)),
-        function=frame.function if frame else "",
+        function=trace.source.definition(frame.file, frame.line, frame.function).function
+        if frame
+        else "",
         operators=operators,
         of=lines[0].of,
         seconds=compiled.took_us / 1e6,

@@ -144,6 +144,16 @@ def test_what_precedes_the_line_may_be_compiled() -> None:
     assert "from here on" in skipped_frames.diagnose((found,))[0].message
 
 
+def test_a_part_behind_a_break_that_falls_back_does_so_from_that_break_on() -> None:
+    part = written.resumed(STEP, PRINT[1])
+    (found,) = collected(
+        *compiled("1/0", part, fail_type="Unsupported"), broken("1/0", CALLER, LOOP)
+    )
+
+    assert (found.scope, found.location, found.since) == ("rest", written.place(*LOOP), PRINT[1])
+    assert f"from line {PRINT[1]} on" in skipped_frames.diagnose((found,))[0].message
+
+
 def test_a_generator_is_seen_by_the_frame_hook_alone() -> None:
     (found,) = collected(offered(REPORT, "skipped", why="error", text=GENERATOR))
 

@@ -88,6 +88,15 @@ def test_what_the_body_calls_is_to_be_compiled_where_it_is_one_thing() -> None:
     assert finding.fix.startswith("cell = torch.compile(cell)")
 
 
+def test_a_part_behind_a_break_is_called_as_its_function() -> None:
+    part = written.compiled("0/0", written.resumed(FORECAST, 6), duration_us=60_000_000)
+
+    (finding,) = found(*part, graph(operators(BODY, 900, kinds=10)), program=CELL)
+
+    assert "operators of forecast's graph" in finding.message
+    assert finding.fix.endswith("  # and forecast without torch.compile; not tried here")
+
+
 def test_two_things_in_the_body_are_no_code_to_paste() -> None:
     program = CELL.replace("print(len(state))", "state = norm(state)")
 
