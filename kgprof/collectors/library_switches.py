@@ -101,6 +101,7 @@ _MAKES_A_MASK = (
 )
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
+_RNN = "allow_rnn"
 _DYNAMIC = "capture_dynamic_output_shape_ops"
 _SIZE_BY_VALUES = "GB0036"
 # torch has a kernel for their sizes, so that the switch helps (tried with 2.13); not of ctc_loss
@@ -247,6 +248,7 @@ def _mended(
         *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
+        *((_RNN,) if source is not None and source.packs_sequences else ()),
         *(() if place is None or _is_of_a_loss(place) else (_LOSS,)),
     )
     tried = _tried(trials, finding, guessed)
@@ -390,6 +392,8 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         for hint in _OF_AN_IF:
             finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
+    if source is not None and place is not None:  # an elif is asked in some calls only
+        only_raises &= not source.at(place.file, branch.lineno).text.lstrip().startswith("elif")
     wanted = _opposite(branch.test)
     if not only_raises or branch.orelse or not wanted or _is_caught(finding, source):
         return finding

@@ -305,7 +305,7 @@ class SourceText:
 
     def comparison(self, place: m.Location, name: str) -> str:
         """The one comparison for which the function around ``place`` uses its argument ``name``;
-        empty if it also uses it otherwise."""
+        empty if it also uses it otherwise, or compares it with what only the function knows."""
         function = self._function(place)
         compared = (
             [node for node in ast.walk(function) if isinstance(node, ast.Compare)]
@@ -314,8 +314,16 @@ class SourceText:
         )
         about_it = {ast.unparse(node) for node in compared if _uses(node, name)}
         inside = sum(_uses(node, name) for node in compared)
-        alone = function is not None and inside == _uses(function, name)
-        return about_it.pop() if alone and len(about_it) == 1 else ""
+        if function is None or len(about_it) != 1 or inside != _uses(function, name):
+            return ""
+        only = next(node for node in compared if _uses(node, name))
+        nodes = list(ast.walk(function))
+        own = {each.arg for each in nodes if isinstance(each, ast.arg)} | {
+            each.id
+            for each in nodes
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        return "" if any(_uses(only, each) for each in own - {name}) else about_it.pop()
 
     def only_computed(
         self,
@@ -379,16 +387,15 @@ class SourceText:
         )
 
     def only_returns(self, place: m.Location, name: str) -> bool:
-        """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
+        """Whether all that the function around ``place`` returns, and its only use of ``name``, is
+        ``f(x)``."""
         function = self._function(place)
-        returned = (
-            (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
-            if function
-            else ()
-        )
-        called = [node.func for node in returned if isinstance(node, ast.Call)]
-        by_name = [node for node in called if isinstance(node, ast.Name) and node.id == name]
-        return function is not None and len(by_name) == 1 and _uses(function, name) == 1
+        nodes = ast.walk(function) if function is not None else ()
+        match [node.value for node in nodes if isinstance(node, ast.Return)]:
+            case [ast.Call(func=ast.Name(id=called), args=[given], keywords=[])]:
+                is_one = called == name and not isinstance(given, ast.Starred)
+                return is_one and function is not None and _uses(function, name) == 1
+        return False
 
     def decides(self, place: m.Location) -> bool:
         """Whether Python needs the value that this line reads: see ``number_uses``."""
@@ -520,6 +527,11 @@ class SourceText:
             ]:
                 return methods[0]
         return "model" if "model" in called else ""
+
+    @property
+    def packs_sequences(self) -> bool:
+        """Whether the program packs sequences: torch traces no RNN that is given such."""
+        return bool(self._with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
 
     @property
     def schedulers(self) -> tuple[str, ...]:

@@ -425,6 +425,33 @@ def test_a_branch_that_leaves_its_function_on_either_side_is_none_for_cond(
     assert any("torch.cond" in each for each in mended.refusal.cause.hints) is hinted
 
 
+@pytest.mark.parametrize(("first", "fixed"), [("if flag: x = -x\n    if", True), ("elif", False)])
+def test_what_only_the_else_of_another_if_asks_is_no_assert(first: str, fixed: bool) -> None:
+    above = "\n" * (written.STEP_DEF - 3)
+    branch = f"    if x is None: return\n    {first} x.sum() > 0:\n        raise ValueError\n"
+    text = f"{above}def step(x):\n{branch}"
+    line = text[: text.index("x.sum()")].count("\n") + 1
+    found = of_break(reason=builtin(gb_id="0170"), line=line)
+
+    mended = library_switches._of_branch(found, SourceText(written.sources(text)))
+
+    assert mended.fix.startswith("torch._assert_async(") is fixed
+
+
+def test_no_rnn_is_traced_where_sequences_are_packed() -> None:
+    hint = "Set torch._dynamo.config.allow_rnn=True to enable it"
+    reason = builtin(gb_id="0014").replace("report an issue to PyTorch", hint)
+    packs = "from torch.nn.utils.rnn import pack_padded_sequence\n"
+    found = replace(of_break(reason=reason), fix="")
+
+    def fix(text: str) -> str:
+        source = SourceText(written.sources(text))
+        return library_switches._mended(found, source, {}, set()).fix
+
+    assert fix("").startswith("torch._dynamo.config.allow_rnn = True  # ")
+    assert fix(packs) == ""
+
+
 def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:
     """``logging.info`` breaks the graph in its own lines, before a logger is called."""
     info = ("/lib/site-packages/python/logging/__init__.py", 2146, "info")

@@ -68,6 +68,32 @@ def test_a_lambda_is_named_behind_the_function_around_it() -> None:
     assert names == ["step.<lambda>", "<lambda>"]
 
 
+@pytest.mark.parametrize(
+    ("body", "only"),
+    [
+        ("return f(x + 1)", True),
+        ("return f(x, 1)", False),
+        ("return f(*x)", False),
+        ("if x.ndim: return x\n    return f(x)", False),
+    ],
+)
+def test_a_function_that_only_returns_a_call(body: str, only: bool) -> None:
+    found = source(f"def step(x, f):\n    {body}\n")
+
+    assert found.only_returns(found.at(FILE, 2), "f") is only
+
+
+@pytest.mark.parametrize(
+    ("other", "known"), [("'a'", True), ("Task.A", True), ("wanted", False), ("x", False)]
+)
+def test_a_comparison_that_a_caller_can_make(other: str, known: bool) -> None:
+    body = f"    wanted = len(x)\n    return x if task == {other} else -x\n"
+    found = source(f"def step(x, task):\n{body}")
+
+    expected = f"task == {other}" if known else ""
+    assert found.comparison(found.at(FILE, 3), "task") == expected
+
+
 def test_a_line_outside_of_every_function_keeps_the_name_it_came_with() -> None:
     assert SOURCE.at(FILE, 1, "<module>") == Location(
         file=FILE, line=1, function="<module>", text="import torch"
