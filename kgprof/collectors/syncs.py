@@ -77,8 +77,8 @@ WOULD_SYNC = m.Rule(
     summary="This line costs nothing on a CPU but would sync on a GPU.",
     why=(
         "For a tensor already on the CPU, .cpu(), .numpy(), .tolist() and .to('cpu') have nothing "
-        "to do. On CUDA each of them copies, and the CPU waits for the copy. Tensors that would be "
-        "on the CPU there too are not counted."
+        "to do. On CUDA each of them copies (.numpy() raises without .cpu()), and the CPU waits "
+        "for the copy. Tensors that would be on the CPU there too are not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
     remedy=(
@@ -213,6 +213,7 @@ SAID = {
     "mask-index": "indexing with a boolean mask",
     "inside-operator": "a value read inside an operator",
     **{name: f".{name}()" for name in ("cpu", "cuda", "numpy", "tolist", "to")},
+    "numpy": ".cpu(), which .numpy() needs there,",  # without it, .numpy() raises
     "blocking-copy": "copy_()",
     "copied-index": "copying an index or a value to the GPU",
     "tensor-from-data": "making a tensor from CPU data",

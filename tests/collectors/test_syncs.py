@@ -310,6 +310,12 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(
     assert syncs.syncs_per_step(events(record), FUSED) == 0
 
 
+def test_numpy_alone_raises_on_a_gpu() -> None:
+    (finding,) = findings(read(source="python-call", op="Tensor.numpy", expression="x.numpy()"))
+
+    assert "on a GPU .cpu(), which .numpy() needs there, would force a sync" in finding.message
+
+
 def test_on_a_gpu_the_same_call_waits() -> None:
     waited_us = dict.fromkeys(range(CALLS), 90.0)
     record = read(
