@@ -121,6 +121,11 @@ def other_settings(guard: Guard) -> list[str]:
     return [name for name in guard.source.split() if not name.startswith(own)]
 
 
+def is_switched(guard: Guard) -> bool:
+    """Whether autocast was on in some calls only: its dtype or cache may have changed instead."""
+    return guard.kind == "autocast" and ")_enabled" in guard.source
+
+
 def aliased(guard: Guard) -> list[str]:
     """The tensors of which some are one: torch lists all that it compares."""
     return re.findall(r'"([^"]+)"', guard.source) if guard.kind == "aliasing" else []

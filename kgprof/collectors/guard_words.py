@@ -10,6 +10,7 @@ from kgprof.collectors.guard_text import (
     TENSOR_KINDS,
     Guard,
     aliased,
+    is_switched,
     of_array,
     other_settings,
 )
@@ -59,7 +60,7 @@ def in_words(
     """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value;
     ``wraps`` and ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
     if guard.kind in STATES:
-        if guard.kind == "autocast" and "enabled" not in guard.source:
+        if guard.kind == "autocast" and not is_switched(guard):
             return f"{_OTHER_AUTOCAST}{_with_others(guard)}"
         return f"{STATES[guard.kind]}{_with_others(guard)}"
     if guard.kind == "global-state" and guard.source:

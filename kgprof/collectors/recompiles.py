@@ -532,8 +532,15 @@ def _recompiles(
 ) -> Iterator[Recompile]:
     """Each with the guard that no earlier recompile of its code object failed on, or that no entry
     before had for this value, or that this entry never failed on: entries for other values reject a
-    value that was met before, but it is compiled again for something else."""
+    value that was met before, but it is compiled again for something else. So it is where an entry
+    for the value itself fails on another guard."""
     met: dict[str, set[object]] = {}
+    made_for = {
+        (guard.entry, _subject(guard)): guard.expected
+        for rejected in guards.values()
+        for guard in rejected
+        if not is_condition(guard)
+    }
     for compiled in again:
         rejected = guards.get(compiled.compile_id, ())
         before = met.setdefault(compiled.frame_id, set())
@@ -545,8 +552,26 @@ def _recompiles(
         before.update((_subject(each), each.entry, "entry") for each in rejected)
         # An entry of another mode says no before anything else is asked: those of this mode tell,
         # else the one that differs in the fewest settings.
-        causes = sorted((*news, *values, *first, *rejected), key=_modes_apart)
+        had = {
+            _subject(guard)
+            for guard in rejected
+            for other in rejected
+            if _subject(other) != _subject(guard)
+            and made_for.get((other.entry, _subject(guard)), "") == _came(guard) != ""
+        }
+        causes = sorted(
+            (*news, *values, *first, *rejected),
+            key=lambda guard: (_modes_apart(guard), _subject(guard) in had),
+        )
         yield _recompile(trace, compiled, rejected, causes)
+
+
+def _came(guard: Guard) -> str:
+    """What failed the guard, as the guard of an entry for that is written; empty if not known."""
+    if guard.kind != "keys":
+        return guard.actual
+    key = guard.expected.removeprefix("no ")
+    return key if key != guard.expected else f"no {key}"
 
 
 def _modes_apart(guard: Guard) -> int:
@@ -653,10 +678,11 @@ class Advised:
         return name in known if known else None
 
     def _is_rest(self, name: str) -> bool:
-        """Whether it is the name of *args or **kwargs, of which no caller knows."""
+        """Whether it begins with the name of *args or **kwargs, of which no caller knows."""
         place, arguments = self.definition, self.trace.source.arguments
         named = arguments(place.file, place.line, place.function, stars=False) if place else ()
-        return bool(self._is_argument(name)) and name not in named
+        first = re.split(r"\W", name)[0]
+        return bool(self._is_argument(first)) and first not in named
 
     def _is_within_compiled(self) -> bool:
         """Whether a function that leads to its calls is compiled as well."""
@@ -1024,16 +1050,18 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled, since: int) -> int 
     least once.
 
     It ran compiled so many times a call before the limit; a call with fewer runs has lost them to
-    eager.
+    eager, or called it less often.
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
         return m.Skipped("no graph of it was counted")
     if limit.call <= 0:
         return m.Skipped("not known after a limit in the first call")
-    usual = max(runs.get(call, 0) for call in range(limit.call))
+    usual = min((runs.get(call, 0) for call in range(min(runs), limit.call)), default=0)
+    if not usual:
+        return m.Skipped("it does not run in every call")
     later = range(max(limit.call, since), trace.calls)
-    return sum(runs.get(call, 0) < max(1, usual) for call in later)
+    return sum(runs.get(call, 0) < usual for call in later)
 
 
 def _idle_calls(trace: RunTrace, limit: Compiled) -> int:
@@ -1251,7 +1279,7 @@ def _silently(event: RecompiledFunction) -> str:
         return ""
     if event.calls_since is None:
         since = plural(event.eager_calls, "call")
-        return f"; in {since} since then it, or a part of it, ran eagerly"
+        return f"; in {since} since then it, or a part of it, ran eagerly or was not called"
     which = f": {event.eager_names}" if event.eager_names else ""
     return (
         f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} from there on ran "

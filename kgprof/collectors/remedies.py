@@ -9,7 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard, aliased, devices_of, of_array, other_settings
+from kgprof.collectors.guard_text import (
+    Guard,
+    aliased,
+    devices_of,
+    is_switched,
+    of_array,
+    other_settings,
+)
 from kgprof.collectors.input_sizes import MEMBER, InputSize
 from kgprof.collectors.tried_settings import NOT_TRIED, tried_or_not
 from kgprof.reading.dynamo_settings import ALL_SIZES
@@ -45,7 +52,7 @@ class Cause(m.Model):
     only_grows: bool = False  # a list of which the function only appends to
     switched: str = ""  # the only module that the program sets to training or evaluation
     is_argument: bool | None = True  # the callers give it by this name; None: not known
-    is_rest: bool = False  # the function's name for *args or **kwargs
+    is_rest: bool = False  # it is, or lies in, the function's *args or **kwargs
     is_summed: bool = False  # a list or dict whose items the function only adds up
     # settings by name, as far as they were tried: what each does, empty where it does not help
     tried: Mapping[str, str] = {}
@@ -145,7 +152,8 @@ def mark(sizes: Sequence[InputSize]) -> str:
 
 
 def _sizes_made_dynamic(cause: Cause) -> str:
-    return _ALL_SIZES if cause.within_compiled else mark(cause.together)
+    no_mark = cause.within_compiled or cause.is_rest
+    return _ALL_SIZES if no_mark else mark(cause.together)
 
 
 def _dimensions(sizes: Sequence[InputSize]) -> str:
@@ -631,7 +639,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="autocast",
-        holds=lambda c: c.guard.kind == "autocast" and not other_settings(c.guard),
+        holds=lambda c: is_switched(c.guard) and not other_settings(c.guard),
         code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
         effect=_one("around every call, or around none: torch compiles for each"),
     ),

@@ -181,6 +181,8 @@ def test_two_dtypes_of_autocast_are_not_called_autocast_and_none() -> None:
     assert (
         in_words(of_dtype) == "autocast was set in more than one way, and torch compiles for each"
     )
+    cache = parse("0/0: GLOBAL_STATE changed: autocast_cache_enabled ")
+    assert in_words(cache) == in_words(of_dtype)
     assert "with autocast and without" in in_words(
         parse("0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ")
     )
@@ -593,7 +595,7 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
     assert finding.message.endswith(
-        "in call 8; in 12 calls since then it, or a part of it, ran eagerly"
+        "in call 8; in 12 calls since then it, or a part of it, ran eagerly or was not called"
     )
 
 
@@ -626,12 +628,21 @@ def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
 
 
 def test_a_call_that_loses_some_of_its_runs_counts_once() -> None:
-    twice = [written.GraphRuns(compile_id="0/0", runs={0: 2, 1: 2, 4: 1})]
+    twice = [written.GraphRuns(compile_id="0/0", runs={0: 2, 1: 2, 2: 1, 4: 1})]
     lines = [*compiled("0/0", STEP), *twice, *to_the_limit(2, limit=3, reason="n == 1")[3:]]
 
     (found,) = collected(*lines, calls=5)
 
     assert found.eager_calls == 2
+
+
+def test_nothing_is_counted_of_a_part_that_not_every_call_reaches() -> None:
+    limited = to_the_limit(2, limit=3, reason="n == 1")
+    lines = [line for line in limited if not isinstance(line, written.GraphRuns)]
+
+    (found,) = collected(*lines, written.GraphRuns(compile_id="0/0", runs={0: 1, 2: 1}), calls=5)
+
+    assert found.eager_calls == Skipped(reason="it does not run in every call")
 
 
 def test_without_counted_graphs_silence_is_not_observed() -> None:
@@ -767,6 +778,24 @@ def test_where_all_guards_failed_before_the_entry_that_never_failed_on_one_tells
     (found,) = collected(*lines)
 
     assert [each.guard.source for each in found.recompiles] == ["ratio", "mode", "ratio"]
+
+
+def test_a_value_that_an_entry_was_made_for_is_not_the_cause_where_that_entry_fails() -> None:
+    depth, noise = "self.depth == {}", "self.noise == 0.0"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=2),
+        rejected("0/1", f"0/0: {depth.format(3)}", call=2),
+        *compiled("0/2", STEP, call=4),
+        rejected("0/2", f"0/1: {depth.format(2)}", f"0/0: {noise}", call=4),
+        *compiled("0/3", STEP, call=8),
+        rejected("0/3", f"0/2: {depth.format(3)}", f"0/1: {noise}", call=8),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 2, 4, 8))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles][:2] == ["self.depth", "self.noise"]
 
 
 def test_every_call_a_new_value_is_unbounded() -> None:

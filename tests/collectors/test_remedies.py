@@ -282,6 +282,14 @@ def test_options_are_named_in_the_call_where_only_the_function_gathers_them() ->
     assert rest.startswith("fuse(..., gain=...)  # every key each time")
 
 
+def test_what_only_the_function_gathers_takes_no_mark() -> None:
+    guard = parse("0/0: tensor 'tensors[0]' size mismatch at index 0. expected 6, actual 7")
+    varied = InputSize(frame_id="0", source=guard.source, dimension=0, sizes=(6, 7))
+    cause = Cause(guards=(guard,), function="cat", together=(varied,), is_rest=True)
+
+    assert as_code(cause).startswith("torch.compile(..., dynamic=True)")
+
+
 def test_an_array_takes_no_mark() -> None:
     size = "tensor '___from_numpy(L['a'])' size mismatch at index 0. expected 6, actual 7"
     guard = parse(f"0/0: {size}")
@@ -409,6 +417,7 @@ def test_a_remedy_of_the_new_kinds_is_offered_for_plain_names_alone(text: str) -
         ("num_threads unknown_setting", ""),
         ("autocast(cpu)_enabled", "with torch.autocast(...): f(...)"),
         ("autocast(cpu)_enabled num_threads", ""),
+        ("autocast(cpu)_dtype", ""),  # it is around every call already
         ("grad_mode", "with torch.no_grad(): ..."),
         ("grad_mode num_threads", ""),
     ],
