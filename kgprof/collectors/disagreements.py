@@ -107,7 +107,8 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
     reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
     failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
     frames = {row.compile_id for row in trace.all.frames if row.compile_id}
-    again = {name for name in frames if not name.endswith("/0")}
+    first = {compiled.compile_id for compiled in trace.compiled if compiled.after_failures}
+    again = {name for name in frames - first if not name.endswith("/0")}
     # has_guarded_code is true also where torch skipped a frame for want of operators
     worked = [compiled for compiled in trace.compiled if not compiled.failed]
     guarded = {

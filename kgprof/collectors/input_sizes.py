@@ -36,7 +36,7 @@ class Inputs(m.Model):
 
     tensors: frozenset[str]  # their names, as a program writes them
     varied: tuple[InputSize, ...]
-    # sizes that the function's own code made constants of, with the line
+    # sizes that the function's own code made constants of, with the line if it does so of each size
     constants: Mapping[tuple[str, int], m.Location | None]
     by_compilation: Mapping[str, frozenset[str]]  # tensors as guards name them, no parameters
 
@@ -70,12 +70,15 @@ class Inputs(m.Model):
 
 def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     names = list(dict.fromkeys(each.compile_id for each in compiled))
-    symbols = {_dimension(name, source) for name in names for source in _symbols(trace, name)}
+    symbols: set[_Key | None] = set()
+    varies: set[_Key | None] = set()  # in one compilation at least
     constants: dict[_Key, m.Location | None] = {}
     for name in names:
-        for source, line in trace.specialized(name):
-            if (key := _dimension(name, source)) is not None:
-                constants.setdefault(key, line)
+        made = {_dimension(name, source): line for source, line in trace.specialized(name)}
+        constants |= {key: line for key, line in made.items() if key and key not in constants}
+        own = {_dimension(name, source) for source in _symbols(trace, name)}
+        symbols |= own
+        varies |= own - made.keys()
     met: dict[_Key, dict[int, None]] = {}
     came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
     tensors, parameters = set(), set()
@@ -111,7 +114,7 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     return Inputs(
         tensors=frozenset(tensors),
         varied=varied,
-        constants={key[1:]: line for key, line in constants.items()},
+        constants={key[1:]: None if key in varies else line for key, line in constants.items()},
         by_compilation={name: frozenset(each) for name, each in by_compilation.items()},
     )
 

@@ -269,6 +269,10 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
 
 def is_recompile(compiled: Compiled) -> bool:
     """Tell whether torch had compiled its code before, and has not forgotten that since."""
+    return _is_another_attempt(compiled) and not compiled.after_failures
+
+
+def _is_another_attempt(compiled: Compiled) -> bool:
     return not compiled.compile_id.endswith("/0") and not compiled.first_since_reset
 
 
@@ -276,7 +280,7 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
     """torch refused it: a compilation that failed where the frame hook saw that compiled code may
     run, and no more. A program that makes each recompile an error reaches no limit."""
     is_an_error = compiled.metrics.get("fail_type") == "RecompileError"
-    if is_an_error or not compiled.failed or not is_recompile(compiled):
+    if is_an_error or not compiled.failed or not _is_another_attempt(compiled):
         return False
     rows = trace.frame_rows(compiled)
     if rows:

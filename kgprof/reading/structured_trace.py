@@ -34,6 +34,8 @@ class Compiled:
     resets: int = 0
     # of its code object, after such a time: it replaces nothing, whatever its id
     first_since_reset: bool = False
+    # of its code object torch compiled nothing yet, only failed to: it replaces nothing either
+    after_failures: bool = False
 
     @property
     def frame(self) -> m.Location | None:
@@ -178,13 +180,14 @@ class RunTrace:
 
     def _compilations(self) -> Iterator[Compiled]:
         latest: dict[str, Compiled] = {}
-        resets, met = 0, set[str]()  # code objects since the last reset
+        resets = 0
+        met: dict[str, list[Compiled]] = {}  # by code object, since the last reset
         for record in self.all.records:
             name = compile_id(record.metadata)
             metadata = record.metadata
             if m.DYNAMO_RESET in metadata:
                 resets = resets + 1
-                met = set()
+                met = {}
             if not name:
                 continue
             start = metadata.get("dynamo_start")
@@ -198,11 +201,15 @@ class RunTrace:
             if name not in latest or (
                 begins and (latest[name].call, latest[name].resets) != (record.call, resets)
             ):
-                first = resets > 0 and frame_id(name) not in met
+                before = met.setdefault(frame_id(name), [])
                 latest[name] = Compiled(
-                    compile_id=name, call=record.call, resets=resets, first_since_reset=first
+                    compile_id=name,
+                    call=record.call,
+                    resets=resets,
+                    first_since_reset=resets > 0 and not before,
+                    after_failures=bool(before) and all(each.failed for each in before),
                 )
-                met.add(frame_id(name))
+                before.append(latest[name])
                 yield latest[name]
             compiled = latest[name]
             if isinstance(start, Mapping):

@@ -49,6 +49,12 @@ def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
         recompiled(2, 5),
         written.to_the_limit(2, 4, limit=6, reason="n == 1"),
         written.a_failure(),
+        [
+            *written.a_failure(),
+            *written.compiled("0/1", STEP, call=4),
+            offered(STEP, call=4, compile_id="0/1"),
+            ran("0/1", *range(4, written.CALLS)),
+        ],
         written.a_bypass(),
     ],
 )

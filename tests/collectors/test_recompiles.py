@@ -202,14 +202,24 @@ def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
         *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 8))),
     ]
     fixed = written.record("0/1", 4, symbolic_shape_specialization=sources)
+    varies = written.record("0/2", 8, create_symbol={"source": "L['x'].size()[0]"})
 
     (marked,) = diagnosed(*lines)
     (padded,) = diagnosed(*lines, fixed)
+    (of_one_size,) = diagnosed(*lines, fixed, varies)
+
+    assert of_one_size.fix == ""
 
     assert marked.fix.startswith("torch._dynamo.maybe_mark_dynamic(x, 0)")
     assert padded.fix.startswith("x = torch.nn.functional.pad(x, ...)  # before the call")
     assert "used in line 14" in padded.message
     assert "mark_dynamic" not in padded.detail
+
+
+def test_what_only_failed_to_compile_before_is_not_recompiled() -> None:
+    lines = [*compiled("0/0", STEP, fail_type="TorchRuntimeError"), *compiled("0/1", STEP, call=4)]
+
+    assert collected(*lines, ran("0/1", *range(4, 20))) == ()
 
 
 def test_a_size_that_was_dynamic_and_failed_is_not_to_be_marked() -> None:
