@@ -1196,7 +1196,8 @@ def _because_of_break(event: RecompiledFunction, recompiles: Sequence[Recompile]
     if not lines:
         return ""
     of = f" of {event.library.file}" if event.library else ""
-    return f", because of the graph break at line {', '.join(map(str, lines))}{of}"
+    part = "" if all(recompile.returned_by for recompile in recompiles) else "in part "
+    return f", {part}because of the graph break at line {', '.join(map(str, lines))}{of}"
 
 
 def _finding(

@@ -183,6 +183,7 @@ OF_MASKS = (
     f"{BACKWARD}: that of an index with a boolean mask does, where the indexed tensor has a "
     "gradient. Mend such an index first: {}"
 )
+_IS_STORED = re.compile(r"\s*[\w.]+\[.*\] *[-+*/]?= ")  # by an index
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
 READ_AFTER = "a tensor: read it after the loop"
@@ -247,10 +248,12 @@ FIXED_ROUNDS = (
     "with torch.where what is done; not tried"
 )
 
+_LEFT_OUT = "give those outside of it the weight 0"
+_SELECTED = "write with torch.where(mask, ..., ...)"
 # What is read is the size of the result.
 SIZED = {
     "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
-    "{x}[index]. If it changes: keep all rows, and give those outside of it the weight 0",
+    "{x}[index]. If it changes: keep all rows, and {others}",
     "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused "
     "ones hold -1. If the mask "
     "stays the same: nonzero() once, before the loop",
@@ -829,12 +832,13 @@ def _fix(event: Sync, cause: str) -> str:
         return ""  # an operator calls it for itself, as torch.linalg.matrix_exp does
     if cause == "unique" and "return_" in event.expression:
         return COUNTED_VALUES if "return_inverse" not in event.expression else ""
+    others = _SELECTED if _IS_STORED.match(event.location.text) else _LEFT_OUT
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
         if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
             nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
-            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value))
-    return SIZED[cause].format(nonzero="mask.nonzero", x="x")
+            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value), others=others)
+    return SIZED[cause].format(nonzero="mask.nonzero", x="x", others=others)
 
 
 def _not_waiting(event: Sync) -> str:

@@ -947,6 +947,14 @@ def test_a_cause_beside_the_break_keeps_its_finding() -> None:
     assert "graph break" not in found[1].message
 
 
+def test_of_several_causes_the_break_is_a_part() -> None:
+    of_its_own = [*compiled("0/1", STEP, call=19), rejected("0/1", "0/0: n == 1", call=19)]
+
+    (found,) = diagnosed(*returned_by_a_break(*range(1, 19)), *of_its_own)
+
+    assert "in part because of the graph break at line 16: " in found.message
+
+
 def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None:
     going_on = resumed(STEP, 16)
     reason = "1/0: tensor '___stack0' size mismatch at index 0. expected 8, actual 9"

@@ -310,6 +310,17 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(
     assert syncs.syncs_per_step(events(record), FUSED) == 0
 
 
+def test_what_a_mask_writes_is_selected_and_not_weighted() -> None:
+    (event,) = events(read(op="aten::nonzero", expression="y[m]", instruction="BINARY_SUBSCR"))
+
+    def fix(text: str) -> str:
+        place = msgspec.structs.replace(event.location, text=text)
+        return syncs.diagnose((msgspec.structs.replace(event, location=place),))[0].fix
+
+    assert "torch.where(mask, ..., ...)" in fix("    self.x[m] += y[m]")
+    assert "the weight 0" in fix("    x = y[m]")
+
+
 def test_numpy_alone_raises_on_a_gpu() -> None:
     (finding,) = findings(read(source="python-call", op="Tensor.numpy", expression="x.numpy()"))
 
