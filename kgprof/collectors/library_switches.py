@@ -392,12 +392,18 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         for hint in _OF_AN_IF:
             finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
-    if source is not None and place is not None:  # an elif is asked in some calls only
-        only_raises &= not source.at(place.file, branch.lineno).text.lstrip().startswith("elif")
+    if _is_elif(branch, place, source):  # asked in some calls only
+        return finding
     wanted = _opposite(branch.test)
     if not only_raises or branch.orelse or not wanted or _is_caught(finding, source):
         return finding
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _is_elif(branch: ast.If, place: m.Location | None, source: SourceText | None) -> bool:
+    if source is None or place is None:
+        return False
+    return source.at(place.file, branch.lineno).text.lstrip().startswith("elif")
 
 
 def _is_caught(finding: m.Finding, source: SourceText | None) -> bool:

@@ -633,7 +633,7 @@ class Advised:
 
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
-        name, place = name_of(guard), used or self.definition
+        name = name_of(guard)
         # of an entry for which the size was dynamic already
         constant = next((each for each in self._same(guard) if " == " in each.expected), None)
         constant_at = self.inputs.constants.get(_size(guard))
@@ -667,7 +667,6 @@ class Advised:
             of_many_types=self._is_of_many_types(guard),
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
             only_grows=source.only_appends(used, name) if used else False,
-            is_summed=source.only_adds_up(place, name) if place else False,
             is_argument=True if self.wrapped else self._is_argument(name),
             is_rest=not self.wrapped and self._is_rest(name),
             tried=TriedSettings(self.trace).of_code(self.compiled),

@@ -53,7 +53,6 @@ class Cause(m.Model):
     switched: str = ""  # the only module that the program sets to training or evaluation
     is_argument: bool | None = True  # the callers give it by this name; None: not known
     is_rest: bool = False  # it is, or lies in, the function's *args or **kwargs
-    is_summed: bool = False  # a list or dict whose items the function only adds up
     # settings by name, as far as they were tried: what each does, empty where it does not help
     tried: Mapping[str, str] = {}
 
@@ -316,16 +315,6 @@ def _all_options(cause: Cause) -> str:
     return f"{cause.name} = {{{', '.join(f'{key}: ...' for key in keys)}, **{cause.name}}}"
 
 
-def _stacked(cause: Cause) -> str:
-    values = f"tuple({cause.name}.values())" if "!=" in cause.guard.expected else cause.name
-    return f"torch.stack({values})"
-
-
-def _reduced(cause: Cause) -> str:
-    items = "if its items are tensors of one shape"
-    return f"pass this instead of {cause.name}, {items}, and reduce it (sum(0)) instead of the loop"
-
-
 def _dtype(cause: Cause) -> str:
     """A dtype for all calls: of floating ones that of the first graph, of integers the widest.
 
@@ -371,10 +360,6 @@ def _is_text_or_enum(guard: Guard) -> bool:
     return guard.kind == "identity" or (
         guard.kind == "value" and _TEXT.fullmatch(guard.expected) is not None
     )
-
-
-def _is_empty_at_times(cause: Cause) -> bool:
-    return any("0" in (each.expected, each.actual) for each in cause.guards)
 
 
 def _is_kept(cause: Cause) -> bool:
@@ -502,17 +487,6 @@ REMEDIES: tuple[Remedy, ...] = (
             f"after the call of {_short(c)}, with what it returns (return it, too, where it does "
             "not): it compiles for each length of a list that it appends to"
         ),
-    ),
-    Remedy(
-        name="summed_items",
-        holds=lambda c: (
-            c.guard.kind == "length"
-            and _is_passed(c)
-            and c.is_summed
-            and not (c.is_rest or _is_empty_at_times(c))
-        ),
-        code=_stacked,
-        effect=_reduced,
     ),
     Remedy(
         name="shared_wrapper",

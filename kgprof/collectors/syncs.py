@@ -832,13 +832,13 @@ def _fix(event: Sync, cause: str) -> str:
         return ""  # an operator calls it for itself, as torch.linalg.matrix_exp does
     if cause == "unique" and "return_" in event.expression:
         return COUNTED_VALUES if "return_inverse" not in event.expression else ""
-    others = _SELECTED if _IS_STORED.match(event.location.text) else _LEFT_OUT
+    instead = _SELECTED if _IS_STORED.match(event.location.text) else _LEFT_OUT
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
         if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
             nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
-            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value), others=others)
-    return SIZED[cause].format(nonzero="mask.nonzero", x="x", others=others)
+            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value), others=instead)
+    return SIZED[cause].format(nonzero="mask.nonzero", x="x", others=instead)
 
 
 def _not_waiting(event: Sync) -> str:

@@ -151,56 +151,6 @@ def only_appends(function: Function, name: str) -> bool:
     return bool(appended) and len(appended) == len(reads) and not is_counted
 
 
-def only_adds_up(function: Function, name: str) -> bool:
-    """Tell whether all that a function does to a list or dict is to add its items up."""
-    parents = _parents(function)
-    reads = [_all_items(node, parents) for node in parents if _is_read(node, name)]
-    loops = [parents[node] for node in reads if isinstance(parents[node], ast.For)]
-    variables = {ast.unparse(loop.target) for loop in loops if isinstance(loop, ast.For)}
-    if not all(name.isidentifier() for name in variables):
-        return False  # of a pair, or its parts
-    items = [parents[node] for node in reads if isinstance(parents[node], ast.Subscript)]
-    by_key = {ast.unparse(item) for item in items} <= {f"{name}[{key}]" for key in variables}
-    items += [
-        node
-        for node in parents
-        if any(_is_read(node, each) for each in variables) and parents[node] not in items
-    ]
-    sums = [node for node in reads if _is_summed(parents[node])]
-    return (
-        bool(reads)
-        and by_key
-        and len(reads) == len(loops) + len(sums) + sum(parents[node] in items for node in reads)
-        and all(_is_added(item, parents) for item in items)
-    )
-
-
-def _all_items(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
-    """The call of ``values()`` that a dict stands in, or the node itself."""
-    owner = parents[node]
-    is_method = isinstance(owner, ast.Attribute) and owner.attr == "values"
-    return parents[owner] if is_method else node
-
-
-def _is_summed(call: ast.AST) -> bool:
-    return isinstance(call, ast.Call) and ast.unparse(call.func) == "sum" and len(call.args) == 1
-
-
-def _is_added(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Tell whether ``total += node`` or ``total = total + node`` is all that its loop does."""
-    statement = parents[node]
-    match statement, parents[statement]:
-        case ast.AugAssign(op=ast.Add()), loop:
-            pass
-        case ast.BinOp(left=left, op=ast.Add()), ast.Assign(targets=[target]) as statement:
-            if ast.unparse(left) != ast.unparse(target):
-                return False
-            loop = parents[statement]
-        case _:
-            return False
-    return isinstance(loop, ast.For) and loop.body == [statement]
-
-
 def is_used(function: Function, name: str) -> bool:
     """Whether a function reads a variable or attribute, or counts it on in place."""
     return any(_is_read(node, name) or _counts(node, name) for node in ast.walk(function))

@@ -16,7 +16,6 @@ from kgprof.reading.number_uses import (
     is_on,
     is_used,
     needs_what_is_read,
-    only_adds_up,
     only_appends,
     only_computed_with,
     only_flows_into_a_graph,
@@ -347,12 +346,6 @@ class SourceText:
         function = self._function(place)
         return function is not None and only_appends(function, name)
 
-    def only_adds_up(self, place: m.Location, name: str) -> bool:
-        """Whether all that the function around ``place`` does to a list or dict is to add its
-        items up."""
-        function = self._function(place)
-        return function is not None and only_adds_up(function, name)
-
     def setting(self, name: str) -> m.Location | None:
         """The first line of the project's that sets something of this name, as an attribute or an
         argument."""
@@ -389,12 +382,11 @@ class SourceText:
     def only_returns(self, place: m.Location, name: str) -> bool:
         """Whether all that the function around ``place`` returns, and its only use of ``name``, is
         ``f(x)``."""
-        function = self._function(place)
-        nodes = ast.walk(function) if function is not None else ()
+        nodes = list(self._nodes(place))
+        reads = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
         match [node.value for node in nodes if isinstance(node, ast.Return)]:
             case [ast.Call(func=ast.Name(id=called), args=[given], keywords=[])]:
-                is_one = called == name and not isinstance(given, ast.Starred)
-                return is_one and function is not None and _uses(function, name) == 1
+                return called == name and reads == 1 and not isinstance(given, ast.Starred)
         return False
 
     def decides(self, place: m.Location) -> bool:
@@ -404,9 +396,9 @@ class SourceText:
 
     def returns(self, place: m.Location) -> bool:
         """Tell whether a line is of a ``return``, so that its value goes on in the caller's."""
-        function = self._function(place)
-        nodes = ast.walk(function) if function is not None else ()
-        return any(isinstance(node, ast.Return) and is_on(node, place.line) for node in nodes)
+        return any(
+            isinstance(node, ast.Return) and is_on(node, place.line) for node in self._nodes(place)
+        )
 
     def flows_into_a_graph(self, place: m.Location) -> bool:
         """Whether torch could make a symbol of what this line reads: see ``number_uses``."""
@@ -428,34 +420,29 @@ class SourceText:
 
     def condition(self, place: m.Location) -> ast.If | ast.While | None:
         """The ``if`` or ``while`` whose condition a line is in."""
-        function = self._function(place)
-        for node in ast.walk(function) if function else ():
+        for node in self._nodes(place):
             if isinstance(node, ast.If | ast.While) and is_on(node.test, place.line):
                 return node
         return None
 
     def asserted(self, place: m.Location) -> ast.Assert | None:
         """Find the ``assert`` whose condition a line is in."""
-        function = self._function(place)
-        for node in ast.walk(function) if function else ():
+        for node in self._nodes(place):
             if isinstance(node, ast.Assert) and is_on(node.test, place.line):
                 return node
         return None
 
     def has_handler(self, place: m.Location) -> bool:
         """Whether a ``try`` with an ``except`` is around the line in its function."""
-        function = self._function(place)
-        tries = (node for node in ast.walk(function or ast.Module([], [])))
         return any(
             isinstance(node, ast.Try) and node.handlers and is_on(node, place.line)
-            for node in tries
+            for node in self._nodes(place)
         )
 
     def has_branches(self, place: m.Location) -> bool:
         """Whether the function at ``place`` has lines that a call may leave out."""
-        function = self._function(place)
-        nodes = ast.walk(function) if function else ()
-        return any(isinstance(node, ast.If | ast.IfExp | ast.For | ast.While) for node in nodes)
+        branching = ast.If | ast.IfExp | ast.For | ast.While
+        return any(isinstance(node, branching) for node in self._nodes(place))
 
     def is_all_of_its_function(self, place: m.Location) -> bool:
         """Whether the statement at ``place`` is the only one of its function, but for a
@@ -468,6 +455,11 @@ class SourceText:
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         ]
         return len(work) == 1 and is_on(work[0], place.line)
+
+    def _nodes(self, place: m.Location) -> Iterator[ast.AST]:
+        """All of the function that a line is in."""
+        function = self._function(place)
+        yield from ast.walk(function) if function is not None else ()
 
     def _function(self, place: m.Location) -> _Function | None:
         """The innermost function that a line is in; of lambdas, the only one of the line."""

@@ -8,7 +8,6 @@ import pytest
 from kgprof.reading.number_uses import (
     Function,
     needs_what_is_read,
-    only_adds_up,
     only_appends,
     only_computed_with,
     only_flows_into_a_graph,
@@ -203,34 +202,6 @@ def test_whether_a_function_only_appends(line: str, appends: bool) -> None:
     function = first_function(f"def step(self, x):\n    {line}")
 
     assert only_appends(function, "self.kept") is appends
-
-
-@pytest.mark.parametrize(
-    ("lines", "adds_up"),
-    [
-        (("for each in k:", "    x = x + each", "return x"), True),
-        (("for each in k.values():", "    x += each", "return x"), True),
-        (("for name in k:", "    x = x + k[name]", "return x"), True),
-        (("return x + sum(k)",), True),
-        (("return x + sum(k.values())",), True),
-        (("for name, each in k.items():", "    x = x + self.heads[name](each)"), False),
-        (("for each in k:", "    x = x * each", "return x"), False),
-        (("for each in k:", "    x = torch.cat([x, each])", "return x"), False),
-        (("return x + k[-1]",), False),
-        (("for each in k:", "    x = x + each", "k.append(x)"), False),
-        (("for name, each in k:", "    x = x + each", "return x"), False),
-        (("for i, each in enumerate(k):", "    x = x + each", "return x"), False),
-        (("for each in k:", "    x = torch.tanh(x + each)", "return x"), False),
-        (("for each in k:", "    x = x + each", "    x = torch.tanh(x)", "return x"), False),
-        (("for each in k:", "    y = x + each", "return y"), False),
-        (("for each in k:", "    if self.on: x += each", "return x"), False),
-        (("return x",), False),
-    ],
-)
-def test_whether_a_function_only_adds_up(lines: tuple[str, ...], adds_up: bool) -> None:
-    function = first_function("\n    ".join(("def step(x, k):", *lines)))
-
-    assert only_adds_up(function, "k") is adds_up
 
 
 @pytest.mark.parametrize(
