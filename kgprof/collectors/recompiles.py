@@ -1160,7 +1160,7 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
                 IN_STEADY_STATE,
                 event,
                 [*with_it, *once],
-                ", then not again",
+                _so_far(once),
                 "once" if again else "",
             )
             yield replace(note, one_off=True)
@@ -1168,6 +1168,11 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
             yield _finding(IN_STEADY_STATE, event, apart, _ended(event, apart), CONVERGED)
+
+
+def _so_far(once: Sequence[Recompile]) -> str:
+    """What is known of recompiles that happened once: the last call of all shows nothing more."""
+    return ", with no later call of it" if any(each.last for each in once) else ", then not again"
 
 
 def _ended(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:

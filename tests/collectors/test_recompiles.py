@@ -808,6 +808,14 @@ def test_a_value_that_an_entry_was_made_for_is_not_the_cause_where_that_entry_fa
     assert [each.guard.source for each in found.recompiles][:2] == ["self.depth", "self.noise"]
 
 
+def test_nothing_is_said_of_calls_after_the_last() -> None:
+    ((late,), (early,)) = (diagnosed(*recompiled(call)) for call in (written.CALLS - 1, 10))
+
+    assert ", with no later call of it: " in late.message
+    assert ", then not again: " in early.message
+    assert late.one_off == early.one_off
+
+
 def test_every_call_a_new_value_is_unbounded() -> None:
     calls = tuple(range(1, 8))
 
