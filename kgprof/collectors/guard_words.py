@@ -20,7 +20,7 @@ from kgprof.collectors.remedies import keys_of, param_group
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (no_grad, inference_mode): torch compiles each",
     "autocast": "it ran with autocast and without, and torch compiles for each",
-    "backend": "several torch.compile calls compile it, each with a backend of its own",
+    "backend": "several torch.compile calls compile it, with different backends or arguments",
 }
 _OTHER_AUTOCAST = "autocast was set in more than one way, and torch compiles for each"
 HELD = "a value that the line of a graph break holds"

@@ -118,8 +118,8 @@ _PRINTS = "reorderable_logging_functions"
 _PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
 _PRINTED = re.compile(rf"builtin print \[(?:(?:, )?{_PRINTED_CLASS})*\] False")
 _READ_TOO = (
-    "and print tensors themselves, not what this line reads from them: the graph then stays whole "
-    "and prints at its end"
+    "and print tensors themselves, not what this line reads from them: the line then breaks no "
+    "graph, and prints at the end of one"
 )
 _BRANCHES = "GB0170"  # on a value
 _COUNTED = (

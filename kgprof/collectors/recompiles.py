@@ -528,7 +528,7 @@ def _size_class(guard: Guard) -> str:
 
 
 _IS_A_CONSTANT = re.compile(r"\S+\.size\(\)\[\d+\] == \d+")  # no multiple of a number
-_MODES = ("grad-mode", "autocast", "global-state")  # of guards
+_MODES = ("grad-mode", "autocast", "global-state", "backend")  # of guards
 
 
 def _recompiles(

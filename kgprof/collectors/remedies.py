@@ -627,6 +627,8 @@ REMEDIES: tuple[Remedy, ...] = (
         name="two_backends",
         holds=lambda c: c.guard.kind == "backend",
         code=lambda c: f"compiled = torch.compile({_short(c)}, ...)",
-        effect=_one("once, and call this object everywhere: torch compiles for each backend"),
+        effect=_one(
+            "once for each object, and all with the same arguments: torch compiles for each backend"
+        ),
     ),
 )

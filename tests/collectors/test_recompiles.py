@@ -772,6 +772,22 @@ def test_of_entries_of_other_modes_that_of_the_fewest_settings_tells_the_cause()
     ]
 
 
+def test_an_entry_of_another_backend_is_not_the_cause_where_one_of_its_own_fails() -> None:
+    other, size = "BACKEND_MATCH failure: different", "len(x) == {}"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {other}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {other}", f"0/0: {size.format(2)}", call=8),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 4, 8))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.kind for each in found.recompiles] == ["backend", "length"]
+
+
 def test_where_all_guards_failed_before_the_entry_that_never_failed_on_one_tells() -> None:
     mode, ratio = "mode == 'lin'", "ratio == 0.5"
     lines = [
@@ -1213,7 +1229,7 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
         ),
         (
             "BACKEND_MATCH failure: ...",
-            "several torch.compile calls compile it, each with a backend of its own",
+            "several torch.compile calls compile it, with different backends or arguments",
         ),
     ],
 )
