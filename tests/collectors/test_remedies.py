@@ -131,6 +131,8 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
 def test_the_fix_of_a_break_or_an_error_helps(
     name: str, rule: str, line: int, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # other tests of this process do, and the whole project's text is looked at
+    monkeypatch.setattr(SourceText, "packs_sequences", False)
     (found,) = (each for each in watched(name) if each.rule == rule)
 
     assert found.location is not None
