@@ -19,6 +19,7 @@ from kgprof.collectors.guard_text import parse
 from kgprof.collectors.input_sizes import InputSize
 from kgprof.collectors.remedies import REMEDIES, Cause, as_code
 from kgprof.model import Finding, Level
+from kgprof.reading.source_text import SourceText
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 PROGRAMS = Path(__file__).parents[1] / "reports" / "programs"
