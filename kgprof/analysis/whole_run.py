@@ -54,7 +54,11 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
 
 def _is_again(trace: RunTrace, compiled: Compiled) -> bool:
     """Whether torch had compiled the same callable before. The second of two modules is compiled
-    for the first time, though torch counts it as another entry of the code that they share."""
+    for the first time, though torch counts it as another entry of the code that they share; what a
+    reset dropped is compiled again, though it is no recompile."""
+    if compiled.first_since_reset:
+        before = (each.frame for each in trace.compiled if each.resets < compiled.resets)
+        return compiled.frame in before
     if not recompiles.is_recompile(compiled):
         return False
     called = compiled_callables.of_compilation(trace, compiled)

@@ -74,6 +74,16 @@ def test_compiling_again_is_told_from_compiling_for_the_first_time() -> None:
     assert found[LimitKind.STEPS] == pytest.approx(CALLS * 1e3)
 
 
+def test_what_a_reset_dropped_is_compiled_again() -> None:
+    first, second = ([*written.compiled("0/0", written.STEP, call=call)] for call in (0, 5))
+    lines = [*first, written.reset(5), *second]
+
+    found = account(analyse(script(*lines, compiled_in={0: 2.0, 5: 3.0})))
+
+    assert found[LimitKind.COMPILING] == pytest.approx(2e6, rel=0.01)
+    assert found[LimitKind.RECOMPILING] == pytest.approx(3e6, rel=0.01)
+
+
 def test_the_second_of_two_modules_is_compiled_for_the_first_time() -> None:
     """They share torch's own function around a module, of which torch counts both as entries."""
     detector, classifier = (
