@@ -192,18 +192,20 @@ def whole_words(found: m.WholeRun) -> str:
     steps = plural(found.steps, "step")
     # a script's account is of a rerun with warm caches, which takes another time
     whole = f"of the {figure(found.total_us / 1e6)} s of its {steps}, with cold compile caches"
-    first, *others = found.once
-    parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
-    parts += [
-        f"{share.limit} ({100 * share.share:.0f} %)"
-        for share in others
-        if share.share >= WORTH_NAMING
-    ]
     first_time = sum(
         share.share
         for share in found.shares
         if share.limit is m.LimitKind.COMPILING and share not in found.once
     )
+    first, *others = found.once
+    others = [share for share in others if share.share >= WORTH_NAMING]
+    if first_time > first.share:
+        again = " and ".join(
+            f"{100 * share.share:.0f} % for {share.limit}" for share in (first, *others)
+        )
+        return f"compiling the first time ({100 * first_time:.0f} % {whole}), beside {again}"
+    parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
+    parts += [f"{share.limit} ({100 * share.share:.0f} %)" for share in others]
     besides = f", beside {100 * first_time:.0f} % for compiling the first time"
     return " and ".join(parts) + (besides if first_time >= WORTH_NAMING else "")
 

@@ -524,6 +524,11 @@ def whole(**seconds: float) -> WholeRun:
             "limited by recording CUDA graphs (80 % of the 10.0 s of its 400 steps, with cold "
             "compile caches), beside 10 % for compiling the first time",
         ),
+        (
+            whole(COMPILING=6.0, RECOMPILING=5.0, STEPS=1.0),
+            "limited by compiling the first time (50 % of the 12.0 s of its 400 steps, with cold "
+            "compile caches), beside 42 % for compiling again",
+        ),
         # what is paid once in every run is no limit, nor what is less than the steps
         (whole(COMPILING=90.0, STEPS=1.0), ""),
         (whole(COMPILING=5.0, RECOMPILING=2.0, STEPS=3.0), ""),

@@ -46,9 +46,9 @@ OF_A_LIBRARY = (
     "it is a library's function, and so is what keeps it from being cached, "
     "unless you set passes of Inductor"
 )
-OF_A_FUNCTION = (
-    "torch caches no graph with a torch.autograd.Function; one of your own may be written in "
-    "operators, which was not tried"
+FUNCTIONS_TOO = (
+    "torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True  # torch then "
+    "caches graphs with a torch.autograd.Function; not tried"
 )
 
 # Artifact names of torch.__trace: what they are called here, and the cache.
@@ -121,14 +121,10 @@ def _reason(payload: str | None) -> str:
 
 
 def _fix(use: CacheUse) -> str:
+    if _CALLS_A_FUNCTION in use.reason:
+        return FUNCTIONS_TOO
     enters = _ENTERS_AUTOCAST in use.reason and not use.library
     return AUTOCAST_AROUND if enters else ""
-
-
-def _no_fix(use: CacheUse) -> str:
-    if _CALLS_A_FUNCTION in use.reason:
-        return OF_A_FUNCTION
-    return OF_A_LIBRARY if use.library else ""
 
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
@@ -140,6 +136,7 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         caches = " and ".join(dict.fromkeys(use.cache for use in uses))
         name = first.location.function if first.location else "a graph"
         name = f"{first.library.function} in {first.library}" if first.library else name
+        fix = _fix(first)
         # What Inductor generated has a cache of its own, behind that of AOTAutograd.
         again = (
             "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
@@ -151,8 +148,8 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
                 f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
                 first.identity,
                 level=m.Level.NOTE if first.library else None,
-                no_fix=_no_fix(first),
-                fix=_fix(first),
+                no_fix=OF_A_LIBRARY if first.library and not fix else "",
+                fix=fix,
                 library=first.library,
                 count=len({use.compile_id for use in uses}),
                 detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),

@@ -158,7 +158,8 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
     """The graph-break records of a run, in torch's order.
 
     torch may break a graph, compile the frame again and then find that it cannot go on behind the
-    same line: of the records that it writes of this, only the last one is kept.
+    same line, or that the backend fails: of the records that it writes of this, only the last one
+    is kept.
     """
     artifacts = [record for record in trace.artifacts(ARTIFACT) if record.payload]
     reasoned = {_attempt(record) for record in artifacts if not _is_raw(record)}
@@ -169,6 +170,8 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
     ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     kept = [record for record in written if last.get(_attempted(record), record) is record]
+    ends = {id(record.compiled): record for record in kept if _has_failed(record)}
+    kept = [record for record in kept if ends.get(id(record.compiled), record) is record]
     named = {(place.file, place.line) for record in kept for place in record.stack}
     return [_with_own_line(trace, record, named) for record in kept]
 
@@ -210,6 +213,10 @@ def _attempt(record: m.TraceRecord) -> object:
     """The same for what one attempt to compile a frame wrote."""
     metadata = record.metadata
     return record.call, *(metadata.get(name) for name in _ATTEMPT)
+
+
+def _has_failed(record: BreakRecord) -> bool:
+    return record.compiled is not None and record.compiled.failed
 
 
 def _attempted(record: BreakRecord) -> object:

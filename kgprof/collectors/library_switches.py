@@ -261,7 +261,8 @@ def _mended(
     if _asks_for_no_mask(finding):
         return replace(finding, no_fix=finding.no_fix or _MAKES_A_MASK)
     known = _known(finding, useless)
-    if known:
+    # What comes next may need the size, and torch then raises: untried, it is torch's own hint.
+    if known and (_DYNAMIC not in known or _DYNAMIC in tried):
         code, _, comment = known.partition("  # ")
         comment = tried_or_not(code, tried, comment)
         return replace(finding, fix=f"{code}  # {comment}" if comment else code)

@@ -726,17 +726,18 @@ def _masks(run: m.RunKey, events: Sequence[Sync]) -> str:
 def _finding(event: Sync, masks: str) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
-    again = event.cause == "nonzero" and called_function(event.expression) == "backward"
+    in_backward = event.cause == "nonzero" and called_function(event.expression) == "backward"
+    again = in_backward and bool(masks)
     cause = "mask-index" if again else event.cause
-    what, often = (
-        f"{'the backward of ' if again else ''}{SAID.get(cause, 'reading a value')}",
-        _often(event),
-    )
+    what, often = SAID.get(cause, "reading a value"), _often(event)
+    if in_backward:
+        what = f"the backward of {what}" if again else f"{what}, which a backward calls,"
     if event.called:
-        # torch's debug mode tells no read from a copy
-        inside = "" if event.operator == SYNC_DEBUG else "a value read inside "
-        what = f"{inside}{event.called}()"
-    others = () if again else event.other_causes
+        # torch's debug mode tells no read from a copy; an operator may read several times
+        debug = event.operator == SYNC_DEBUG
+        what = f"{event.called}()" if debug else f"a value read inside {event.called}()"
+        often = often if debug or often.startswith("in ") else f"at least {often}"
+    others = () if in_backward else event.other_causes
     what = " and ".join((what, *(SAID.get(each, "reading a value") for each in others)))
     forces = "force" if others else "forces"
     if event.library:

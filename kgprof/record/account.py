@@ -170,9 +170,9 @@ class Account(Source):
         in a program without optimizer, which may be in that mode from its first line on. A model
         that is loaded is in it, too, until its training begins; and a generator may be in it while
         its discriminator learns."""
-        steps = sorted((*self._steps.boundaries(Kind.OPTIMIZER), *self._steps.of_others_ns))
-        if not steps:
+        if not self._steps.counts[Kind.OPTIMIZER] and not self._steps.of_others_ns:
             return []
+        steps = sorted((*self._steps.boundaries(Kind.OPTIMIZER), *self._steps.of_others_ns))
         to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)

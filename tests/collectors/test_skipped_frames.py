@@ -154,6 +154,19 @@ def test_a_part_behind_a_break_that_falls_back_does_so_from_that_break_on() -> N
     assert f"from line {PRINT[1]} on" in skipped_frames.diagnose((found,))[0].message
 
 
+def test_a_break_before_the_backend_failed_is_not_why_the_function_fell_back() -> None:
+    """torch breaks the graph, compiles the frame again up to there, and the backend fails."""
+    lines = [
+        *compiled("0/0", STEP, fail_type="BackendCompilerFailed", fail_reason=GENERATOR),
+        broken("0/0", CALLER, (FILE, 12, "step")),
+        broken("0/0", CALLER, LOOP, reason=GENERATOR, prefix=written.GIVEN_UP),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert found.location == written.place(*LOOP)
+
+
 def test_a_generator_is_seen_by_the_frame_hook_alone() -> None:
     (found,) = collected(offered(REPORT, "skipped", why="error", text=GENERATOR))
 

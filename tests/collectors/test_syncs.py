@@ -139,7 +139,7 @@ def test_the_operator_that_reads_inside_is_named_and_a_check_of_linalgs_can_be_l
     assert (event.cause, event.called) == ("inside-operator", "lu_factor")
     assert (
         found.message
-        == "on a GPU a value read inside lu_factor() would force a sync, once per step"
+        == "on a GPU a value read inside lu_factor() would force a sync, at least once per step"
     )
     assert found.fix.startswith("torch.linalg.lu_factor_ex(...)[:2]")
 
@@ -177,8 +177,8 @@ def test_what_is_checked_on_a_cpu_alone_is_no_read_of_a_gpu(
         ),
         (
             {"op": "aten::nonzero", "expression": "loss.backward()", "instruction": "CALL"},
-            "mask-index",
-            MASK,
+            "nonzero",
+            "",
         ),
         (
             {
@@ -213,6 +213,20 @@ def test_a_size_that_is_read_has_a_fix_of_its_own(
 
     assert found.reads is not None
     assert (found.reads.cause, found.fix.partition("  #")[0]) == (cause, code)
+
+
+def test_a_backward_that_reads_a_size_is_that_of_a_mask_only_where_one_was_seen() -> None:
+    """torch.linalg.matrix_exp's backward reads sizes, too."""
+    backward = read(op="aten::nonzero", expression="loss.backward()", instruction="CALL")
+    indexes = read(PREDICATE, op="aten::nonzero", instruction="BINARY_SUBSCR", expression="x[keep]")
+
+    (alone,) = findings(backward)
+    both = {found.location.line: found for found in findings(backward, indexes)}
+    beside = both[READ_LINE.line]
+
+    assert " nonzero(), which a backward calls, would force a sync" in alone.message
+    assert (beside.reads.cause, beside.fix.partition("  #")[0]) == ("mask-index", MASK)
+    assert "the backward of indexing with a boolean mask" in beside.message
 
 
 def test_what_is_written_for_a_size_gives_what_it_stands_for_in_this_torch() -> None:
@@ -1537,7 +1551,7 @@ def test_a_read_inside_a_call_and_one_around_it_are_both_told() -> None:
 
     assert found.message == (
         "on a GPU a value read inside normal() and converting a tensor to a number would force a "
-        "sync, 2 times per step"
+        "sync, at least 2 times per step"
     )
 
 

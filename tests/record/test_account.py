@@ -189,6 +189,7 @@ def test_a_program_that_only_evaluates_has_steps_and_no_evaluation() -> None:
         net.eval()
         for _ in range(4):
             compiled(torch.ones(2))
+            torch.nn.Linear(2, 2).eval()  # another model, loaded between two steps
             time.sleep(PAUSE_S)
 
     found = accounted(program)
