@@ -121,7 +121,7 @@ RERECORDED = m.Rule(
         "A CUDA graph contains the addresses and sizes it was recorded with. If a tensor that "
         "torch takes to be fixed has moved, or a new size arrives, torch records the graph again: "
         "it waits for all GPU work, and the step takes many times as long. Before a graph is "
-        "recorded for a size, one step runs without any. After 128 recordings torch stops using "
+        "recorded for a size, one step runs without any. After 128 recordings torch may stop using "
         "CUDA graphs for this function."
     ),
     example=(
@@ -150,6 +150,10 @@ RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBe
 NAMED = 2  # inputs, in a message
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
+NEW_START = (
+    "torch.compiler.cudagraph_mark_step_begin()  # before each call; or torch.no_grad() around it, "
+    "if no backward follows"
+)
 PADDED = "a few sizes; keep the part of the result that belongs to the input"
 NUMBERS = (
     "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
@@ -556,13 +560,13 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
         first = recorded[0]
         name = first.location.function if first.location else "a compiled graph"
         times = f"{len(recorded)} times" if len(recorded) > 1 else "once"
-        why = next((one.again for one in recorded if one.again), "torch gave no reason")
+        why = next((one.again for one in recorded if one.again), "")
         message = (
             f"the CUDA graph of {name} was recorded again {times} after warm-up: "
-            f"{why.partition(chr(10))[0]}"
+            f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
         detail = "\n".join(f"call {one.call}: {one.again}" for one in recorded)
-        yield _finding(
+        again = _finding(
             RERECORDED,
             event,
             first.location,
@@ -571,6 +575,8 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             count=len(recorded),
             identity=name,
         )
+        # The same tensors, and yet not where torch looked for the graph: the order of calls.
+        yield again if why else msgspec.structs.replace(again, fix=NEW_START)
 
 
 def _repeated(recorded: Sequence[Recorded], sizes: int) -> Iterator[Recorded]:

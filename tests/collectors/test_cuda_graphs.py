@@ -306,7 +306,7 @@ def test_a_recording_after_warm_up_has_its_reason() -> None:
         found.message
         == f"the CUDA graph of Model.step was recorded again once after warm-up: {MOVED}"
     )
-    assert found.detail == f"call 7: {MOVED}"
+    assert (found.detail, found.fix) == (f"call 7: {MOVED}", "")
 
 
 def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:
@@ -450,6 +450,7 @@ def test_one_size_is_no_finding_and_the_same_size_again_is_recorded_again() -> N
     assert sized(*once) == ()
     (found,) = sized(*again)
     assert "was recorded again once after warm-up: torch gave no reason" in found.message
+    assert found.fix == cuda_graphs.NEW_START
 
 
 def of_numbers(steps: int) -> list[Any]:
