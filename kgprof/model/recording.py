@@ -183,7 +183,7 @@ class ScriptRun(Model):
     notes: tuple[str, ...] = ()
     # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
     compile_call: str = ""
-    # what it stands under, unless one took effect: "under `if args.compile`"
+    # what it stands under, unless one took effect: "under `if args.compile`"; or as what
     compile_under: str = ""
     was_asked: bool = False  # a line of such a program called torch.compile
     # of such a program, and of one without steps: functions without arguments that it never calls
@@ -208,16 +208,14 @@ class ScriptRun(Model):
                 f"no line of the program calls {first}{others}; kgprof check-graphs {target} "
                 "runs it"
             )
-        if self.workers:
-            processes = plural(self.workers, "worker process", "worker processes")
-            return (
-                f"torch.compile ({self.compile_call}) may run in its {processes}, which kgprof "
-                "does not see; num_workers=0 in the DataLoader shows it"
-            )
-        return (
+        stands = (
             f"torch.compile stands in {self.compile_call}, and no call of what it wraps "
             "compiled anything here"
         )
+        if not self.workers:
+            return stands
+        processes = plural(self.workers, "worker process", "worker processes")
+        return f"{stands}; num_workers=0 in the DataLoader shows whether its {processes} compile"
 
     @property
     def is_one_window(self) -> bool:

@@ -27,15 +27,24 @@ def first_compile(text: str) -> int | None:
             modules |= {each.asname for each in node.names if each.name == "torch" and each.asname}
         elif isinstance(node, ast.ImportFrom) and node.module == "torch":
             functions |= {each.asname or each.name for each in node.names if each.name == "compile"}
+    taken = {
+        id(each)
+        for node in nodes
+        if isinstance(node, ast.Call)
+        for each in (*node.args, *(keyword.value for keyword in node.keywords))
+    }
     lines = [
         node.lineno
         for node in nodes
-        if (isinstance(node, ast.Name) and node.id in functions)
-        or (
-            isinstance(node, ast.Attribute)
-            and node.attr == "compile"
-            and isinstance(node.value, ast.Name)
-            and node.value.id in modules
+        if id(node) not in taken  # as in signature(torch.compile)
+        and (
+            (isinstance(node, ast.Name) and node.id in functions)
+            or (
+                isinstance(node, ast.Attribute)
+                and node.attr == "compile"
+                and isinstance(node.value, ast.Name)
+                and node.value.id in modules
+            )
         )
     ]
     return min(lines, default=None)
@@ -53,6 +62,19 @@ def is_static(tree: ast.Module, line: int) -> bool:
         isinstance(keyword.value, ast.Constant) and keyword.value.value is False
         for keyword in given
     )
+
+
+_THROWN_AWAY = "as a statement, which throws its result away (write model = torch.compile(model))"
+
+
+def thrown_away(text: str, line: int) -> str:
+    """Say that nobody takes what the call of torch.compile on a line returns; else nothing."""
+    tree = _parsed(text)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and is_on(node, line):
+            if ast.unparse(node.value.func).endswith("compile"):
+                return _THROWN_AWAY
+    return ""
 
 
 _HIDDEN = "in a `try` whose `except` may hide what it raises"

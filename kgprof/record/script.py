@@ -32,7 +32,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.reading.compile_calls import condition, first_compile, uncalled
+from kgprof.reading.compile_calls import condition, first_compile, thrown_away, uncalled
 from kgprof.record import (
     flight_recorder,
     kept_records,
@@ -611,7 +611,7 @@ class Capture:
                 script,
                 workers=self._launchers.workers,
                 compile_call=place,
-                compile_under="" if self._compile.was_asked else under,
+                compile_under=under,
                 was_asked=self._compile.was_asked,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
@@ -630,12 +630,13 @@ class Capture:
 
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what
-        that line stands under."""
+        that line stands under, unless one took effect."""
         files, main = self._files(), _main()
         for name in sorted(files, key=lambda file: file != main):
             text = files[name].text or ""
             if (line := first_compile(text)) is not None:
-                return f"{Path(name).name}:{line}", condition(text, line)
+                under = "" if self._compile.was_asked else condition(text, line)
+                return f"{Path(name).name}:{line}", thrown_away(text, line) or under
         return "", ""
 
     def _uncalled(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgprof.reading.compile_calls import condition, first_compile, sets_true, uncalled
+from kgprof.reading.compile_calls import condition, first_compile, sets_true, thrown_away, uncalled
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,8 @@ from kgprof.reading.compile_calls import condition, first_compile, sets_true, un
         ("import re\nPATTERN = re.compile('a')\n", None),
         ("import torch\nNOTE = 'write torch.compile(model)'  # torch.compile\n", None),
         ("compile = 3\nprint(compile)\n", None),
+        ("import torch\nNAMES = signature(torch.compile).parameters\n", None),
+        ("import torch\nrun(torch.compile(net), each=torch.compile)\n", 2),
         ("import torch\nfast = torch.compile(net\n", None),
     ],
 )
@@ -86,6 +88,19 @@ if __name__ == "__main__":
 )
 def test_the_condition_of_a_line_is_the_innermost_if(line: int, under: str) -> None:
     assert condition(UNDER_A_FLAG, line) == under
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_thrown_away"),
+    [
+        ("torch.compile(net, mode='default')", True),
+        ("net = torch.compile(net)", False),
+        ("torch.compile(net)(x)", False),
+        ("run(torch.compile(net))", False),
+    ],
+)
+def test_a_call_that_is_a_statement_has_no_effect(statement: str, is_thrown_away: bool) -> None:
+    assert bool(thrown_away(f"if True:\n    {statement}\n", 2)) == is_thrown_away
 
 
 @pytest.mark.parametrize(
