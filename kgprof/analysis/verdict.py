@@ -145,6 +145,9 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     )
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
     if steady.samples > 1 and within_process(steady, PER_STEP).is_steady:
+        if isinstance(run.whole, m.WholeRun) and (mean_us := run.whole.with_recordings_us):
+            mean = f"{PER_STEP.say(mean_us)} on average without compiling"
+            return Remark(f"{run.slug} takes {mean}, {took} without a recording")
         if run.long_steps is not None:
             return Remark(
                 f"{run.slug} takes {took}, in the median; {run.long_steps.words}", ATTENTION

@@ -41,7 +41,9 @@ MANY_LAUNCHES = 8
 MANY_TIME_STEPS = 8  # calls of one nn.GRU, nn.LSTM or nn.RNN per step
 MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
-REPLAY = 'torch.compile(..., mode="reduce-overhead")'
+REPLAY = (
+    'torch.compile(..., mode="reduce-overhead")  # clone results that are kept beyond its next call'
+)
 SIZES_CHANGE = (
     "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to "
     "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
@@ -64,6 +66,10 @@ BRANCHES = (
 RESULTS_KEPT = (
     "no CUDA graph is proposed: results of compiled code are kept beyond its next call, and a "
     "replay would overwrite them. Clone what is kept first."
+)
+GRADIENTS_GIVEN = (
+    "no CUDA graph is proposed: the steps' gradients are results (torch.autograd.grad), and a "
+    "replay would overwrite those that are kept beyond the next call. Clone what is kept first."
 )
 RNN = (
     "torch.compile leaves nn.GRU, nn.LSTM and nn.RNN in eager, and they launch kernels for each "
@@ -278,6 +284,8 @@ def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
         return RNN
     if isinstance(traced, TracedSteps) and traced.change_their_sizes:
         return "" if keeps_sizes(run.record.kernel_origins) else STEPS_CHANGE
+    if isinstance(traced, TracedSteps) and traced.gives_gradients:
+        return GRADIENTS_GIVEN
     events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
     if any(event.branches_often for event in events):
         return BRANCHES

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import APART, LEVEL_WITHIN, NOISY
+from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
@@ -127,6 +128,12 @@ class TracedSteps:
     def have_sparse_tensors(self) -> bool:
         """Whether an operator of sparse tensors ran."""
         return bool(self.columns.named(*_SPARSE).any())
+
+    @property
+    def gives_gradients(self) -> bool:
+        """Whether gradients were computed, and none was written to a parameter's .grad."""
+        backward = self.columns.named(*BACKWARD_SPANS).any()
+        return bool(backward and not self.columns.named(ACCUMULATES).any())
 
     @property
     def rnn_calls(self) -> float:

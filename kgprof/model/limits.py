@@ -81,6 +81,14 @@ class WholeRun(Tagged):
         leads = once_us >= max(MOST * left_us, LEAST * self.total_us)
         return once[0] if once and leads else None
 
+    @property
+    def with_recordings_us(self) -> float:
+        """A step on average, without compiling; 0 where recording CUDA graphs leads nothing."""
+        if self.leading is None or self.leading.limit is not LimitKind.RECORDING:
+            return 0.0
+        kinds = (LimitKind.RECORDING, LimitKind.STEPS)
+        return sum(share.us for share in self.shares if share.limit in kinds) / self.steps
+
     @staticmethod
     def _is_long(share: LimitShare) -> bool:
         return share.limit is LimitKind.COMPILING and share.location is not None

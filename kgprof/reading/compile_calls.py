@@ -70,11 +70,14 @@ _THROWN_AWAY = "as a statement, which throws its result away (write model = torc
 def thrown_away(text: str, line: int) -> str:
     """Say that nobody takes what the call of torch.compile on a line returns; else nothing."""
     tree = _parsed(text)
-    for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and is_on(node, line):
-            if ast.unparse(node.value.func).endswith("compile"):
-                return _THROWN_AWAY
-    return ""
+    is_one = any(
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and is_on(node, line)
+        and ast.unparse(node.value.func).endswith("compile")
+        for node in (() if tree is None else ast.walk(tree))
+    )
+    return _THROWN_AWAY if is_one else ""
 
 
 _HIDDEN = "in a `try` whose `except` may hide what it raises"

@@ -21,6 +21,7 @@ from kgprof.model import (
     WholeRun,
 )
 from kgprof.model.compile_records import TraceRecord
+from kgprof.wording import figure
 from tests.collectors import written, written_syncs
 
 CALLS = written.CALLS
@@ -135,9 +136,12 @@ def test_recording_a_graph_is_neither_compiling_nor_a_step() -> None:
     compiled = msgspec.structs.replace(run.compile, compiled_in=(0,))
     run = msgspec.structs.replace(run, compile=compiled)
 
-    found = account(analyse(msgspec.structs.replace(recording, runs=(run,))))
+    profile = analyse(msgspec.structs.replace(recording, runs=(run,)))
 
-    assert found[LimitKind.RECORDING] == pytest.approx(0.2e6, rel=0.02)
+    assert account(profile)[LimitKind.RECORDING] == pytest.approx(0.2e6, rel=0.02)
+    (found,) = profile.runs
+    mean = figure((0.2e3 + CALLS - 2) / CALLS)
+    assert f"takes {mean} ms/step on average without compiling, about " in profile.verdict.text
 
 
 def test_a_script_that_mostly_compiles_again_is_told_so_first_with_what_to_write() -> None:

@@ -9,6 +9,7 @@ import pytest
 from kgprof.collectors.device_idle import (
     BRANCHES,
     DEVICE_IDLE,
+    GRADIENTS_GIVEN,
     LAUNCH_BOUND,
     REPLAY,
     RESULTS_KEPT,
@@ -21,6 +22,7 @@ from kgprof.collectors.device_idle import (
     diagnose,
 )
 from kgprof.collectors.witnesses import WITNESSES
+from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.model import (
     Finding,
     FindingCost,
@@ -204,6 +206,10 @@ def launching_over(*grids: int, operator: str = "aten::mm") -> Recording:
         pytest.param(launching_over(4, 8, 4, 8), "", id="two sizes in turn"),
         pytest.param(launching_over(4, 8, 6, 5), STEPS_CHANGE, id="four sizes"),
         pytest.param(launching_over(4, 4, 4, 4, operator="aten::_sparse_mm"), SPARSE, id="sparse"),
+        pytest.param(launching_over(4, 4, 4, 4, operator=ACCUMULATES), "", id="gradients kept"),
+        pytest.param(
+            launching_over(4, 4, 4, 4, operator=BACKWARD_SPANS[0]), GRADIENTS_GIVEN, id="given"
+        ),
     ],
 )
 def test_no_cuda_graph_is_proposed_to_eager_steps_of_other_sizes_and_sparse_tensors(
