@@ -92,12 +92,17 @@ def limits(
         return m.Skipped("the trace marks no steps")
     busy_us = kernels.busy_us / kernels.steps
     step_us = kernels.window_us / kernels.steps
+    parts: Sequence[Part] = ()
+    if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
+        parts = causes(kernels.idle)
     if isinstance(run.step, m.Spread) and not unlike:
         step_us = run.step.median
+    else:
+        parts = [*parts, *_own(kernels.idle)]
     step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
-        *_of_idle(kernels, step_us - busy_us, busy_us, waits, loader_us),
+        *_of_idle(parts, step_us - busy_us, busy_us, waits, loader_us),
     ]
     shares.sort(key=lambda share: -share.us)
     replace = msgspec.structs.replace
@@ -281,8 +286,15 @@ def _unfused(kernels: m.KernelBreakdown) -> tuple[str, float]:
 # ---------------------------------------------------------------- GPU idle
 
 
+def _own(idle: m.DeviceIdle | m.Skipped) -> Iterator[Part]:
+    """Reads of tensors on the CPU, in traced steps alone: kgprof's listener is most of them."""
+    for span in () if isinstance(idle, m.Skipped) else idle.host_spans:
+        if span.name == m.READS_ON_CPU:
+            yield m.LimitKind.UNKNOWN, span.name.strip("()"), span.total_us
+
+
 def _of_idle(
-    kernels: m.KernelBreakdown,
+    parts: Sequence[Part],
     idle_us: float,
     busy_us: float,
     waits: Waits,
@@ -295,9 +307,6 @@ def _of_idle(
     """
     if idle_us <= 0:
         return
-    parts: Sequence[Part] = ()
-    if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
-        parts = causes(kernels.idle)
     if loader_us is not None:
         parts = [part for part in parts if part[0] is not m.LimitKind.INPUT]
         loader_us = min(loader_us, idle_us)

@@ -274,10 +274,16 @@ def test_a_run_that_mostly_compiles_says_so_behind_what_limits_its_step(
     account = ScriptAccount(total_us=1e6, phases=(phase,), under_listeners=False)
     run = msgspec.structs.replace(run, account=account)
 
-    found = verdict((run,), (), baseline=None, interrupted=False)
+    undecided = msgspec.structs.replace(
+        run, limits=Skipped("no TRACE"), kernels=Skipped("no TRACE")
+    )
 
-    assert f"72 % of the step{said}" in found.text
-    assert ("compiling" in found.text) is bool(said)
+    found, without = (
+        verdict((each,), (), baseline=None, interrupted=False).text for each in (run, undecided)
+    )
+
+    assert f"72 % of the step{said}" in found
+    assert [("; compiling" in each) for each in (found, without)] == [bool(said)] * 2
 
 
 def test_the_limit_of_a_run_that_is_compared_by_its_evaluations_names_its_step() -> None:
@@ -428,6 +434,19 @@ def test_a_read_on_the_cpu_is_no_sync() -> None:
     spans = {READS_ON_CPU: 90, "aten::mm": 10, "aten::add": 10}
 
     assert leading(report(waited_for=idle(**spans))) == (LimitKind.LAUNCHES, "")
+
+
+def test_reads_on_the_cpu_that_the_listener_makes_long_are_no_limit_of_a_traced_step() -> None:
+    run = report(waited_for=idle(**{READS_ON_CPU: 90, "aten::mm": 40, "aten::add": 40}))
+    untimed = msgspec.structs.replace(run, step=Skipped(reason="no TIMING"))
+
+    found = limits.limits(untimed, {})
+
+    assert isinstance(found, RunLimits)
+    assert (found.leading, found.undecided.partition(" % ")[2]) == (
+        None,
+        "of the step is unexplained (mostly reads of tensors on the CPU)",
+    )
 
 
 def test_operators_that_launch_nothing_are_no_launches() -> None:

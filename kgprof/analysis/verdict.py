@@ -147,7 +147,7 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     if steady.samples > 1 and within_process(steady, PER_STEP).is_steady:
         if isinstance(run.whole, m.WholeRun) and (mean_us := run.whole.with_recordings_us):
             mean = f"{PER_STEP.say(mean_us)} on average without compiling"
-            return Remark(f"{run.slug} takes {mean}, {took} without a recording")
+            return Remark(f"{run.slug} takes {mean}, {took} if it records no CUDA graph")
         if run.long_steps is not None:
             return Remark(
                 f"{run.slug} takes {took}, in the median; {run.long_steps.words}", ATTENTION
@@ -380,18 +380,26 @@ def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     """Say what limits the step, if that is certain enough to stand beside the time."""
     is_gpu_bound = limits.is_gpu_bound(run)
-    limited = limits.words(run, says_step=rank.says_step)
-    if not limited:
-        return limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
-    account = run.account
-    if not limits.is_of_the_whole(run) and isinstance(account, m.ScriptAccount):
-        compiling = account.share(m.RunPhase.COMPILING)
-        if compiling >= SPOILED_FROM:
-            limited += f"; compiling takes {100 * compiling:.0f} % of the run"
-    if is_gpu_bound:
-        return limited if acts else f"{limited}; no finding asks for a change"
-    is_certain = limits.is_of_the_whole(run) or rank.status is not INCONCLUSIVE
-    return limited if is_certain else ""
+    said = limits.words(run, says_step=rank.says_step)
+    asks = ""
+    if not said:
+        said = limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
+    elif is_gpu_bound:
+        asks = "" if acts else "no finding asks for a change"
+    elif not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
+        said = ""
+    return "; ".join(filter(None, (said, _compiles(run), asks)))
+
+
+def _compiles(run: m.RunReport) -> str:
+    """Say how much of a script compiling takes, where that is most of it and nothing else says
+    so."""
+    if limits.is_of_the_whole(run) or isinstance(run.account, m.Skipped):
+        return ""
+    compiling = run.account.share(m.RunPhase.COMPILING)
+    return (
+        f"compiling takes {100 * compiling:.0f} % of the run" if compiling >= SPOILED_FROM else ""
+    )
 
 
 def _first(action: m.Action) -> str:

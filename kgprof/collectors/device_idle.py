@@ -361,14 +361,13 @@ def _message(event: DeviceTime) -> str:
         launches = f"{plural(event.launches, 'launch', 'launches')}, one every {each} µs"
     message = f"{idle} ({work}, {launches})"
     if event.unlike:
-        idle = f"the GPU is idle at least {100 * event.idle_share:.0f} % of most steps"
+        idle = f"the GPU is idle at least {100 * event.idle_share:.0f} % of the traced steps"
         message = f"{idle} (at most {work})"
     cause = event.main_cause
     if cause is None or cause[0] is m.LimitKind.UNKNOWN:
         return message
     limit, name, us = cause
-    of = "the traced steps' idle time" if event.unlike else "that"
-    share = f"{100 * us / event.caused_us:.0f} % of {of}"
+    share = f"{100 * us / event.caused_us:.0f} % of that"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
     if limit is m.LimitKind.COPIES:

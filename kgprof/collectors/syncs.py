@@ -170,8 +170,8 @@ LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 PINNED_BY_HAND = "from pinned memory: tensor.pin_memory() beforehand"
 MADE_OF_PINNED = (
-    "from pinned memory only, which the result of torch.cat is not, even of a pinned batch: copy "
-    "what it is made of, and make it on the GPU"
+    "from pinned memory, in which a pinned batch is, and nothing that is made of it: copy the "
+    "batch first"
 )
 _PINS_BATCHES = re.compile(r"\bpin_memory\s*=\s*True\b")
 LOADED = (

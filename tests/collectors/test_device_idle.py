@@ -271,8 +271,8 @@ def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> Non
     assert (finding.rule, finding.fix) == (DEVICE_IDLE.id, "")
     assert finding.saves == Skipped("step times varied 3.0× within the run (p90 over p10)")
     assert finding.message == (
-        "the GPU is idle at least 73 % of most steps (at most 80 of 300 µs busy); "
-        "89 % of the traced steps' idle time while the CPU issues launches"
+        "the GPU is idle at least 73 % of the traced steps (at most 80 of 300 µs busy); "
+        "89 % of that while the CPU issues launches"
     )
 
 
@@ -293,8 +293,8 @@ def test_traced_steps_that_are_shorter_than_most_give_no_rate_of_launches() -> N
     (finding,) = found(recording)
 
     assert finding.message == (
-        "the GPU is idle at least 90 % of most steps (at most 20 of 200 µs busy); "
-        "93 % of the traced steps' idle time in Python between operators on the CPU"
+        "the GPU is idle at least 90 % of the traced steps (at most 20 of 200 µs busy); "
+        "93 % of that in Python between operators on the CPU"
     )
 
 
