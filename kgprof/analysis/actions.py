@@ -239,7 +239,8 @@ def _bound(
         )
     if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
-    if idle_us is None or cost.unit != "us/step":
+    seldom = finding.level is m.Level.NOTE  # an evaluation's work, as likely as a wait for it
+    if idle_us is None or cost.unit != "us/step" or seldom:
         return finding.saves
     return m.Saving(
         us_per_step=min(cost.value, idle_us),

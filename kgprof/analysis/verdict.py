@@ -405,7 +405,7 @@ def _compiles(run: m.RunReport) -> str:
 def _first(action: m.Action) -> str:
     """Name what to do first; what compiling costs stands with the action itself."""
     if action.rule == NEVER_BREAKS_EVEN.id:
-        return "compiling makes its steps slower"
+        return "its steps took longer than in eager mode"
     places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in action.lines.items()]
     return ": ".join(filter(None, (", ".join(places), action.text)))
 

@@ -236,6 +236,23 @@ def test_a_habit_saves_what_all_its_lines_wait_and_at_most_the_idle_time(
     assert found == ([(bound, bound / 1000)] if bound else [])
 
 
+@pytest.mark.parametrize(("calls", "bounds"), [(1, []), (56, [920.0])])
+def test_a_wait_in_few_steps_may_be_for_the_work_of_an_evaluation_and_saves_nothing(
+    calls: int, bounds: list[float]
+) -> None:
+    # given: steps of 1,000 us with 80 us of kernels, and a line that waits in some of 56
+    whole = steps(step_us=1000.0, kernels=4, kernel_us=20.0)
+    waiting = range(STEADY_FROM, STEADY_FROM + calls)
+    waited = dict.fromkeys(waiting, 90_000.0)
+    line = written_syncs.read(at(21), device="cuda", calls=waiting, waited_us=waited)
+    memory = written_syncs.memory(line, step_us=(1000.0,) * (STEADY_FROM + 56))
+    run = msgspec.structs.replace(whole.runs[0], memory=memory)
+
+    found = analyse(msgspec.structs.replace(whole, runs=(run,))).actions
+
+    assert [bound_us(action) for action in found if action.rule == "KGP201"] == bounds
+
+
 @pytest.mark.parametrize(("calls", "first"), [(5, []), (6, ["KGP201"])])
 def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(
     calls: int, first: list[str]
