@@ -92,13 +92,12 @@ def limits(
         return m.Skipped("the trace marks no steps")
     busy_us = kernels.busy_us / kernels.steps
     step_us = kernels.window_us / kernels.steps
+    untimed = bool(unlike) or not isinstance(run.step, m.Spread)
     parts: Sequence[Part] = ()
     if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
-        parts = causes(kernels.idle)
+        parts = causes(kernels.idle, with_reads=untimed)
     if isinstance(run.step, m.Spread) and not unlike:
         step_us = run.step.median
-    else:
-        parts = [*parts, *_own(kernels.idle)]
     step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
@@ -286,13 +285,6 @@ def _unfused(kernels: m.KernelBreakdown) -> tuple[str, float]:
 # ---------------------------------------------------------------- GPU idle
 
 
-def _own(idle: m.DeviceIdle | m.Skipped) -> Iterator[Part]:
-    """Reads of tensors on the CPU, in traced steps alone: kgprof's listener is most of them."""
-    for span in () if isinstance(idle, m.Skipped) else idle.host_spans:
-        if span.name == m.READS_ON_CPU:
-            yield m.LimitKind.UNKNOWN, span.name.strip("()"), span.total_us
-
-
 def _of_idle(
     parts: Sequence[Part],
     idle_us: float,
@@ -328,14 +320,16 @@ def _of_idle(
         yield _part(limit, (idle_us - synced_us) * us / others_us, name)
 
 
-def causes(idle: m.DeviceIdle, loader_share: float | None = None) -> Sequence[Part]:
-    """Name what the GPU waited for, largest first; the parts add up to ``idle.total_us`` without
-    reads of tensors on the CPU.
+def causes(
+    idle: m.DeviceIdle, loader_share: float | None = None, *, with_reads: bool = False
+) -> Sequence[Part]:
+    """Name what the GPU waited for, largest first; the parts add up to ``idle.total_us``, without
+    reads of tensors on the CPU unless asked for: kgprof's listener makes them long.
 
     ``loader_share``: of the DataLoader in it, where another pass says more about that.
     """
     sums: dict[tuple[m.LimitKind, str], float] = {}
-    for limit, name, us in _waited_for(idle):
+    for limit, name, us in _waited_for(idle, with_reads):
         sums[limit, name] = sums.get((limit, name), 0.0) + us
     if loader_share is not None:
         total_us = sum(sums.values())
@@ -347,12 +341,12 @@ def causes(idle: m.DeviceIdle, loader_share: float | None = None) -> Sequence[Pa
     return sorted(parts, key=lambda part: -part[2])
 
 
-def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
+def _waited_for(idle: m.DeviceIdle, with_reads: bool) -> Iterator[Part]:
     """Give each stretch of the trace its cause."""
     yield m.LimitKind.LAUNCHES, "", idle.launch_us - idle.copy_launch_us
     yield m.LimitKind.COPIES, "", idle.copy_launch_us
     yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
-    spans = [span for span in idle.host_spans if span.name != m.READS_ON_CPU]
+    spans = [span for span in idle.host_spans if with_reads or span.name != m.READS_ON_CPU]
     slow = standing_out(idle)
     called = " and ".join(slow)
     for span in spans:
@@ -379,6 +373,8 @@ def _without_direction(operator: str) -> str:
 
 def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
     """Tell from its name what a span of the CPU's is."""
+    if span.name == m.READS_ON_CPU:
+        return m.LimitKind.UNKNOWN, span.name.strip("()")
     if span.name.startswith(m.LOADER_PREFIX):
         return m.LimitKind.INPUT, LOADER
     if span.name == m.BETWEEN_COPIES:

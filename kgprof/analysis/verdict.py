@@ -394,7 +394,7 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
 def _compiles(run: m.RunReport) -> str:
     """Say how much of a script compiling takes, where that is most of it and nothing else says
     so."""
-    if limits.is_of_the_whole(run) or isinstance(run.account, m.Skipped):
+    if limits.is_of_the_whole(run) or not isinstance(run.account, m.ScriptAccount):
         return ""
     compiling = run.account.share(m.RunPhase.COMPILING)
     return (
