@@ -204,10 +204,10 @@ def whole_words(found: m.WholeRun) -> str:
     first, *others = found.once
     others = [share for share in others if share.share >= WORTH_NAMING]
     if first_time > first.share:
-        again = " and ".join(
-            f"{100 * share.share:.0f} % for {share.limit}" for share in (first, *others)
-        )
-        return f"compiling the first time ({100 * first_time:.0f} % {whole}), beside {again}"
+        limits = (*(share.limit for share in (first, *others)), "compiling the first time")
+        shares = (*(share.share for share in (first, *others)), first_time)
+        percents = " and ".join(f"{100 * share:.0f} %" for share in shares)
+        return f"{' and '.join(limits)} ({percents} {whole})"
     parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
     parts += [f"{share.limit} ({100 * share.share:.0f} %)" for share in others]
     besides = f", beside {100 * first_time:.0f} % for compiling the first time"

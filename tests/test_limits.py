@@ -545,8 +545,8 @@ def whole(**seconds: float) -> WholeRun:
         ),
         (
             whole(COMPILING=6.0, RECOMPILING=5.0, STEPS=1.0),
-            "limited by compiling the first time (50 % of the 12.0 s of its 400 steps, with cold "
-            "compile caches), beside 42 % for compiling again",
+            "limited by compiling again and compiling the first time (42 % and 50 % of the 12.0 s "
+            "of its 400 steps, with cold compile caches)",
         ),
         # what is paid once in every run is no limit, nor what is less than the steps
         (whole(COMPILING=90.0, STEPS=1.0), ""),

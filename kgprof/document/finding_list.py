@@ -165,9 +165,7 @@ def to_do(profile: m.Profile, action: m.Action) -> str:
 
 
 # Also true of a fix that names a mode which was measured.
-_NOT_APPLIED = (
-    "The program is unchanged, and only fixes that say so were tried: run kgprof again after each"
-)
+_NOT_APPLIED = "No fix was applied, nor tried unless it says so"
 
 
 def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:

@@ -16,9 +16,7 @@ from tests.analysis.recordings import recording, run
 from tests.collectors import written_syncs
 from tests.render import profiles
 
-SENTENCE = (
-    "The program is unchanged, and only fixes that say so were tried: run kgprof again after each"
-)
+SENTENCE = "No fix was applied, nor tried unless it says so"
 RENDERERS = {
     "terminal": Text(brief=True),
     "text": Text(),
