@@ -36,9 +36,10 @@ HOST_DEVICE_SYNC = m.Rule(
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
-        "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the "
-        "end), read it only every N steps, or copy it with non_blocking=True into pinned memory "
-        "and read it one step later."
+        "A value that is only logged or summed up: keep it on the GPU, and read it once at the "
+        "end or every N steps. One that may come a step late: copy it with non_blocking=True into "
+        "pinned memory. One that decides what runs next: compute both ways and select with "
+        "torch.where, or ask less often; else the sync stays."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -186,7 +187,10 @@ OF_MASKS = (
 _IS_STORED = re.compile(r"\s*[\w.]+\[.*\] *[-+*/]?= ")  # by an index
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
-READ_AFTER = "a tensor: read it after the loop"
+DECIDES = (
+    "Python decides by this value what runs next: compute both ways and select with torch.where, "
+    "or ask less often; else the sync stays"
+)
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
 COPIED = (
     "device=...  # where it is made, so that nothing is copied; or copy it once before the loop, "
@@ -282,6 +286,7 @@ class Sync(Event):
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
+    read_in: int = 0  # the first line behind that loop that reads it, if there is one
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
     pins_batches: bool = (
         False  # a loader of the program's does, and this line copies something else
@@ -386,6 +391,7 @@ def _of_run(
                 continue
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
+        is_used_at_once, read_in = source.reads_what_it_keeps(site.file, site.line)
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -404,7 +410,8 @@ def _of_run(
             expression=first.expression,
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
-            is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
+            is_used_at_once=is_used_at_once,
+            read_in=read_in,
             is_pinned=is_pinned,
             pins_batches=run.once(_pins_batches),
             loads_nothing=run.once(loads_nothing),
@@ -770,6 +777,8 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
         fix = fix or (COPIED_INDEX if cause == "copied-index" else COPIED)
+    if event.is_condition and not (fix or event.library) and rule in (HOST_DEVICE_SYNC, WOULD_SYNC):
+        no_fix = no_fix or DECIDES
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
         no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(
@@ -828,7 +837,7 @@ def _fix(event: Sync, cause: str) -> str:
     if cause not in SIZED:
         if event.is_used_at_once:
             return ""
-        return kept_as_a_tensor(event.location.text, event.expression)
+        return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
     if cause == "nonzero" and not any(name in event.expression for name in ("nonzero", "where")):
         return ""  # an operator calls it for itself, as torch.linalg.matrix_exp does
     if cause == "unique" and "return_" in event.expression:
@@ -903,9 +912,12 @@ def _filled(call: ast.Call) -> str:
     return f"torch.full({size}, {numbers[0]!r}{named})  # written on the GPU: nothing is copied"
 
 
-def kept_as_a_tensor(line: str, expression: str) -> str:
+def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
-    does something else: who gets a returned value, or an entry of a dict, may need a number."""
+    does something else: who gets a returned value, or an entry of a dict, may need a number.
+
+    ``read_in``: a line that may need one of what is kept.
+    """
     try:
         read = ast.parse(expression.strip(), mode="eval").body
         (statement,) = ast.parse(line.strip()).body
@@ -917,9 +929,10 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
         ):
             many, appends = isinstance(kept, ast.List | ast.Tuple), isinstance(statement, ast.Expr)
-            later = "tensors: read them after the loop" if appends else READ_AFTER
+            later = "tensors: read them" if appends else f"a tensor: use float({ast.unparse(name)})"
             if many != appends:  # so that the list holds the tensors themselves
-                later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop"
+                later = f"tensors: use torch.stack({ast.unparse(name)}).tolist()"
+            later += f" from line {read_in} on" if read_in else " after the loop"
         case ast.Assign(value=ast.BinOp() as kept):
             later = "a tensor: read it where you need the number"
         case _:

@@ -227,25 +227,32 @@ class SourceText:
                 last = node.end_lineno or node.lineno
                 yield Loop(first=node.lineno, last=last, calls=_called_in(node))
 
-    def reads_what_it_keeps(self, file: str, line: int) -> bool:
+    def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int]:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
         by it or by another one of the innermost loop around it, or of its function outside of any;
-        or whether it is a list that begins with entries of another kind."""
+        or whether it is a list that begins with entries of another kind. And the first line behind
+        that loop that reads it; 0 where its function has none."""
         nodes = list(ast.walk(self.tree(file)))
         keeping = [node for node in nodes if isinstance(node, _Keeping) and is_on(node, line)]
         scopes = [node for node in nodes if isinstance(node, _Scope) and is_on(node, line)]
         if not keeping or not scopes:
-            return False
+            return False, 0
         statement = keeping[-1]
         kept = _kept_in(statement)
         own = set(ast.walk(_place_of_what_is_kept(statement)))
-        return _begins_filled(nodes, kept) or any(
-            isinstance(node, ast.Name | ast.Attribute)
+        around = [scope for scope in scopes if isinstance(scope, _Function)]
+        last = scopes[-1].end_lineno or line
+        reads = [
+            node
+            for node in ast.walk(around[-1] if around else self.tree(file))
+            if isinstance(node, ast.Name | ast.Attribute)
             and isinstance(node.ctx, ast.Load)
             and node not in own
             and ast.unparse(node) == kept
-            for node in ast.walk(scopes[-1])
-        )
+        ]
+        in_loop = any(is_on(scopes[-1], node.lineno) for node in reads)
+        later = min((node.lineno for node in reads if node.lineno > last), default=0)
+        return _begins_filled(nodes, kept) or in_loop, later
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed

@@ -608,6 +608,7 @@ def test_a_line_is_in_the_condition_of_an_if(is_if: bool, statement: str) -> Non
     (event,) = events(read(frame), sources=msgspec.structs.replace(sources, files=files))
 
     assert event.is_condition is is_if
+    assert syncs.diagnose((event,))[0].no_fix == (syncs.DECIDES if is_if else "")
 
 
 def test_two_ways_to_read_in_one_line_are_both_said() -> None:
@@ -633,17 +634,38 @@ def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(is_used: bool, has_co
     ("line", "later"),
     [
         # numpy.mean() of a list of tensors raises where they are on a GPU
-        ("losses += [loss.item()]", "# tensors: read torch.stack(losses) after the loop"),
-        ("losses.append(loss.item())", "# tensors: read torch.stack(losses) after the loop"),
+        ("losses += [loss.item()]", "# tensors: use torch.stack(losses).tolist() after the loop"),
+        ("losses.append(loss.item())", "# tensors: use torch.stack(losses).tolist() after the loop"),
         # and torch.stack of a list of tuples everywhere
         ("rows.append((loss.item(), rate))", "# tensors: read them after the loop"),
-        ("rows += rate * loss.item()", "# a tensor: read it after the loop"),
+        ("rows += rate * loss.item()", "# a tensor: use float(rows) after the loop"),
     ],
 )
 def test_what_is_kept_in_a_list_is_read_at_once_where_it_is_one_of_tensors(
     line: str, later: str
 ) -> None:
     assert syncs.kept_as_a_tensor(line, "loss.item()").endswith(later)
+
+
+def test_the_line_behind_the_loop_that_needs_the_number_is_named() -> None:
+    """round() and a format raise at a tensor."""
+    file = "/src/shop/fit.py"
+    text = (
+        "def fit(batches):\n    total = 0.0\n    for batch in batches:\n"
+        "        loss = batch.mean()\n        total += loss.item()\n    return round(total, 3)\n"
+    )
+    sources = written.sources()
+    files = {**sources.files, file: SourceFile(sha256="0" * 64, text=text)}
+    frame = Frame(file=file, line=5, function="fit")
+    (event,) = events(read(frame), sources=msgspec.structs.replace(sources, files=files))
+
+    (finding,) = syncs.diagnose((event,))
+
+    assert finding.fix == "total += loss.detach()  # a tensor: use float(total) from line 6 on"
+    outcome: dict[str, object] = {}
+    mended = text.replace("loss.item()", "loss.detach()").replace("(total,", "(float(total),")
+    exec(mended, outcome)
+    assert outcome["fit"]([torch.ones(2), torch.ones(2)]) == 2.0  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -353,11 +353,16 @@ def write():
 
 
 @pytest.mark.parametrize(
-    ("line", "is_read"),
-    [(3, False), (5, True), (7, False), (8, False), (13, True), (6, False), (20, True), (23, True)],
+    ("line", "is_read", "later"),
+    [
+        *((3, False, 9), (5, True, 0), (7, False, 9), (8, False, 9)),
+        *((13, True, 0), (6, False, 0), (20, True, 0), (23, True, 0)),
+    ],
 )
-def test_what_a_line_adds_to_is_read_in_its_loop_or_not(line: int, is_read: bool) -> None:
-    assert source(KEPT).reads_what_it_keeps(FILE, line) == is_read
+def test_what_a_line_adds_to_is_read_in_its_loop_or_behind_it(
+    line: int, is_read: bool, later: int
+) -> None:
+    assert source(KEPT).reads_what_it_keeps(FILE, line) == (is_read, later)
 
 
 def test_a_lambda_has_arguments_as_a_def_has() -> None:
