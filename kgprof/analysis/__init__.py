@@ -222,6 +222,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         notes += record.timing.notes
         if slow_first:
             notes.append(times.slow_first_words(slow_first))
+    unlike = times.unlike_steps(record)
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
         passes = f"{phases.backward_passes} backward passes per optimizer step"
@@ -258,6 +259,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         series=step_series(record),
         long_steps=_long_steps(run),
+        unlike_steps=unlike if isinstance(unlike, str) else "",
         memory_curve=run.once(step_timeline.shown),
         account=_account(record),
         whole=whole_run(run.whole, run),

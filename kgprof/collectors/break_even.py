@@ -21,8 +21,8 @@ NEVER_BREAKS_EVEN = m.Rule(
     why=(
         "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter "
         "steps have to pay for it. Both sides are measured: compile cost is what the calls before "
-        "steady state take beyond as many steady calls, minus the same for the eager run; step "
-        "times are TIMING's. It is a warning if the compiled run is slower: with --rounds, if the "
+        "steady state and later ones that compile take beyond as many steady calls, minus the same "
+        "for the eager run; step times are TIMING's. It is a warning if the compiled run is slower: with --rounds, if the "
         "95 % interval of the ratio lies above 1; in one process each, if nine of ten of its "
         f"steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It "
         f"is a note if the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours "

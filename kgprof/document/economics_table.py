@@ -180,7 +180,7 @@ def _plotted(
     shapes = []
     for style, name, start_s, time in curves:
         each = duration(time.median * scale * 1e6)
-        title = f"{name}: {figure(start_s)} s to start, then {each} per {per}"
+        title = f"{name}: {figure(start_s)} s once, then {each} per {per}"
         if not style.startswith("warm"):
             low, high = (through(start_s, end) for end in p10_to_p90(time))
             shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))

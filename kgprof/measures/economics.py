@@ -171,6 +171,7 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
             steady_from=len(eager.start_us),
             while_loading_s=0.0,
             compilations=(),
+            compiled_in=(),
         )
     key = m.RunKey(run.key.strategy, m.EAGER)
     return replace(run, key=key, timing=eager, compile=compiled)
@@ -202,7 +203,7 @@ def _cold_s(run: m.RunRecord) -> m.Figure:
     before_steady = max(1, compiled.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped("COMPILE has no call after warm-up")
-    compiling = {each.call for each in compiled.compilations}
+    compiling = _compiling(compiled)
     later = range(before_steady, len(call_us))
     steady = [call_us[call] for call in later if call not in compiling]
     steady_s = median(steady or call_us[before_steady:]) / 1e6
@@ -211,10 +212,10 @@ def _cold_s(run: m.RunRecord) -> m.Figure:
     return calls_s + again_s + compiled.while_loading_s
 
 
-def _is_all(compiled: m.CompilePass) -> bool:
-    """Whether all that it compiled lies in the times of its calls, or before them."""
-    untimed = {each.call for each in compiled.compilations} - {*range(len(compiled.call_us))}
-    return untimed <= ({-1} if compiled.while_loading_s else set())
+def _compiling(compiled: m.CompilePass) -> set[int]:
+    """The calls in which it compiled."""
+    called = (each.call for each in compiled.compilations if each.call is not None)
+    return {*called, *compiled.compiled_in}
 
 
 def _warm_s(run: m.RunRecord) -> m.Time:
@@ -326,7 +327,9 @@ def _took(paid_s: m.Figure, compiled: m.CompilePass, device: str) -> str:
     if isinstance(paid_s, m.Skipped):
         return "its compile time"
     beside = "" if device == "cuda" else " (without the vector-ISA probe)"
-    least = "" if _is_all(compiled) else "at least "
+    # of a script those before TRACE's steps are timed
+    is_all = all(call < len(compiled.call_us) for call in _compiling(compiled))
+    least = "" if is_all else "at least "
     return f"{least}{short(paid_s)} s of cold compile time{beside}"
 
 

@@ -4,6 +4,7 @@ have in common."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from statistics import median
@@ -523,19 +524,33 @@ def why_unsteady(run: m.RunReport) -> str:
     """Why the steps of one run took different times, as far as that was looked at."""
     if isinstance(run.load, m.Load) and run.load.is_high:
         busy = f"the machine was busy: {run.load.words}"
-        otherwise = "wait" if _are_alike(run) else "do different work"
-        return f"{busy}; its steps may also {otherwise}"
+        known = run.unlike_steps
+        return f"{known}; {busy}" if known else f"{busy}; its steps may also differ or wait"
+    if run.unlike_steps:
+        return run.unlike_steps
     if (worked := _different_work(run)) is not None:
         return f"its steps do different work, {said(worked, PER_STEP)} ms of CPU time"
     return "its steps do different work or wait, or the machine was busy"
 
 
-def _are_alike(run: m.RunReport) -> bool:
-    """Whether the steps of a script take the CPU equally long; of a function's, nobody knows. They
-    may yet wait, for a loader or a clock, some longer than others."""
-    if run.script is None or isinstance(run.cpu, m.Skipped):
-        return False
-    return within_process(run.cpu, PER_STEP).is_steady
+@m.skippable
+def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
+    """What is not the same in eight of ten steps, by what was counted or timed in each: waits for a
+    DataLoader that make up most of the difference, else calls of compiled functions."""
+    compiled = m.known(run.compile)
+    took = m.known(step_time(run.timing))
+    waited = spread(m.known(run.timing).loader_us, "us")
+    if isinstance(waited, m.Spread) and 2 * (waited.p90 - waited.p10) > took.p90 - took.p10:
+        ends = PER_STEP.ends(within_process(waited, PER_STEP))
+        return f"its steps wait for a DataLoader, {ends} ms"
+    calls = Counter[int]()
+    for each in m.known(m.known(run.records).compiled_calls).callables:
+        calls.update(each.calls)
+    counts = [calls[step] for step in range(compiled.steady_from, compiled.made)]
+    called = m.known(spread(counts, "calls"))
+    if round(called.p10) == round(called.p90):
+        return ""
+    return f"its steps call compiled functions {called.p10:.0f} to {called.p90:.0f} times each"
 
 
 def _different_work(run: m.RunReport) -> m.Spread | None:

@@ -43,7 +43,7 @@ def test_a_compiled_curve_crosses_eagers_at_the_break_even() -> None:
     titles = {shape.style: shape.title.replace("\N{MICRO SIGN}", "u") for shape in drawing.shapes}
     assert (
         titles["curve c-1"]
-        == "batched.default, cold caches: 14.2 s to start, then 59.3 us per candidate"
+        == "batched.default, cold caches: 14.2 s once, then 59.3 us per candidate"
     )
     # then: the band is around its curve, as wide as the spread
     band = curves["band c-1"]

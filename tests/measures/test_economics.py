@@ -303,6 +303,20 @@ def test_a_script_is_held_against_itself_with_compiling_off() -> None:
     assert "in mode eager (TIMING, medians, in one process each)" in slower.text
 
 
+def test_what_compiles_after_warm_up_costs_too_and_is_no_usual_step() -> None:
+    before, later = compiled(1500.0, 1600.0), compiled(1500.0, 1600.0)
+    assert isinstance(later.compile, CompilePass)
+    calls_us = (*COMPILED_CALLS[:2], 2_000_500.0, 500.0, 3_000_500.0)
+    again = msgspec.structs.replace(later.compile, call_us=calls_us, compiled_in=(0, 1, 2, 4))
+    beyond = msgspec.structs.replace(again, compiled_in=(0, 1, 2, 4, 7))
+    slow = eager(1000.0, 1000.0)
+
+    assert of(slow, before).cold_s == pytest.approx(4.1)
+    assert of(slow, msgspec.structs.replace(later, compile=again)).cold_s == pytest.approx(9.1)
+    not_all = of(slow, msgspec.structs.replace(later, compile=beyond))
+    assert "; at least 9.1 s of cold compile time" in not_all.text
+
+
 def test_a_script_whose_steps_are_eager_code_is_not_compared_with_eager() -> None:
     """It warms a compiled function up, takes eager steps, and times the function after them."""
     times = eagerly((1000.0, 1010.0))
