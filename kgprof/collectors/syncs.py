@@ -17,7 +17,6 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.collectors.input_pipeline import loads_nothing
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_made_in
@@ -168,13 +167,10 @@ CHECKS_ON_A_CPU = {
 _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_inductor)/")
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
-PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
-PINNED_BY_HAND = "from pinned memory: tensor.pin_memory() beforehand"
-MADE_OF_PINNED = (
-    "from pinned memory, in which a pinned batch is, and nothing that is made of it: copy the "
-    "batch first"
+PINNED = (
+    "from pinned memory: tensor.pin_memory() beforehand; of a DataLoader with pin_memory=True the "
+    "batch itself, and nothing that is made of it"
 )
-_PINS_BATCHES = re.compile(r"\bpin_memory\s*=\s*True\b")
 LOADED = (
     "on the CPU, and no CUDA tensor out of a dataset or a collate_fn; then copy each batch once, "
     "in the loop"
@@ -288,11 +284,7 @@ class Sync(Event):
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
     read_in: int = 0  # the first line behind that loop that reads it, if there is one
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
-    pins_batches: bool = (
-        False  # a loader of the program's does, and this line copies something else
-    )
     is_condition: bool = False  # the line is in that of an if or a while
-    loads_nothing: bool = False  # the run has no DataLoader
     is_loaded: bool = False  # by a DataLoader, which calls this line
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
 
@@ -413,8 +405,6 @@ def _of_run(
             is_used_at_once=is_used_at_once,
             read_in=read_in,
             is_pinned=is_pinned,
-            pins_batches=run.once(_pins_batches),
-            loads_nothing=run.once(loads_nothing),
             is_condition=source.condition(place) is not None,
             is_loaded=any(record.loads for record in seen),
             is_dear=_is_dear(run, reads, waited_us),
@@ -422,10 +412,6 @@ def _of_run(
             waited_us=waited_us,
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
-
-
-def _pins_batches(run: RunEvidence) -> bool:
-    return any(_PINS_BATCHES.search(file.text or "") for file in run.source.own.values())
 
 
 def _is_dear(
@@ -734,11 +720,10 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     in_backward = event.cause == "nonzero" and called_function(event.expression) == "backward"
-    again = in_backward and bool(masks)
-    cause = "mask-index" if again else event.cause
+    cause = event.cause
     what, often = SAID.get(cause, "reading a value"), _often(event)
     if in_backward:
-        what = f"the backward of {what}" if again else f"{what}, which a backward calls,"
+        what += ", which a backward calls,"
     if event.called:
         # torch's debug mode tells no read from a copy; an operator may read several times
         debug = event.operator == SYNC_DEBUG
@@ -769,10 +754,11 @@ def _finding(event: Sync, masks: str) -> m.Finding:
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
-    fix = _own_fix(event, cause)
+    fix = _own_fix(event)
     is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
     no_fix = IN_FEW_STEPS if is_note else ""
-    if event.called == "backward" and event.operator == SYNC_DEBUG and not event.library:
+    waits = event.called == "backward" and event.operator == SYNC_DEBUG
+    if (waits or in_backward) and not event.library:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
@@ -804,20 +790,20 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     )
 
 
-def _own_fix(event: Sync, cause: str) -> str:
+def _own_fix(event: Sync) -> str:
     """Code for the project's own line; a library's is looked up elsewhere."""
     if event.library or event.rule == OWN_CLOCK.id:
         return ""
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
-    if cause == "loop-condition":
+    if event.cause == "loop-condition":
         return FIXED_ROUNDS
     if event.called == "type_as" and event.operator == SYNC_DEBUG:
         return _made_there(event.expression)
     if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
         results = CHECKING[event.called]
         return UNCHECKED.format(event.called, "0" if results == 1 else f":{results}")
-    return _fix(event, cause)
+    return _fix(event)
 
 
 def _made_there(expression: str) -> str:
@@ -830,8 +816,9 @@ def _made_there(expression: str) -> str:
     return ""
 
 
-def _fix(event: Sync, cause: str) -> str:
+def _fix(event: Sync) -> str:
     """With the line's own names, where it copies to the GPU or indexes one tensor with one mask."""
+    cause = event.cause
     if event.operator == SYNC_DEBUG and cause in COPIES:
         return _not_waiting(event)
     if cause not in SIZED:
@@ -863,9 +850,7 @@ def _not_waiting(event: Sync) -> str:
                 named = [each for each in call.keywords if each.arg != "non_blocking"]
                 call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
                 pins = event.is_pinned or ".pin_memory()" in ast.unparse(made)
-                by_hand = PINNED_BY_HAND if event.loads_nothing else PINNED
-                pinned = MADE_OF_PINNED if event.pins_batches else by_hand
-                return ast.unparse(call) + ("" if pins else f"  # {pinned}")
+                return ast.unparse(call) + ("" if pins else f"  # {PINNED}")
             case ast.Call() as call:
                 return _filled(call)
     return ""

@@ -215,7 +215,7 @@ def test_a_size_that_is_read_has_a_fix_of_its_own(
     assert (found.reads.cause, found.fix.partition("  #")[0]) == (cause, code)
 
 
-def test_a_backward_that_reads_a_size_is_that_of_a_mask_only_where_one_was_seen() -> None:
+def test_a_backward_that_reads_a_size_may_be_that_of_a_mask_where_one_was_seen() -> None:
     """torch.linalg.matrix_exp's backward reads sizes, too."""
     backward = read(op="aten::nonzero", expression="loss.backward()", instruction="CALL")
     indexes = read(PREDICATE, op="aten::nonzero", instruction="BINARY_SUBSCR", expression="x[keep]")
@@ -225,8 +225,8 @@ def test_a_backward_that_reads_a_size_is_that_of_a_mask_only_where_one_was_seen(
     beside = both[READ_LINE.line]
 
     assert " nonzero(), which a backward calls, would force a sync" in alone.message
-    assert (beside.reads.cause, beside.fix.partition("  #")[0]) == ("mask-index", MASK)
-    assert "the backward of indexing with a boolean mask" in beside.message
+    assert (beside.message, beside.fix) == (alone.message, "")
+    assert (alone.no_fix, beside.no_fix) == (syncs.BACKWARD, syncs.OF_MASKS.format("model.py:14"))
 
 
 def test_what_is_written_for_a_size_gives_what_it_stands_for_in_this_torch() -> None:
@@ -635,7 +635,10 @@ def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(is_used: bool, has_co
     [
         # numpy.mean() of a list of tensors raises where they are on a GPU
         ("losses += [loss.item()]", "# tensors: use torch.stack(losses).tolist() after the loop"),
-        ("losses.append(loss.item())", "# tensors: use torch.stack(losses).tolist() after the loop"),
+        (
+            "losses.append(loss.item())",
+            "# tensors: use torch.stack(losses).tolist() after the loop",
+        ),
         # and torch.stack of a list of tuples everywhere
         ("rows.append((loss.item(), rate))", "# tensors: read them after the loop"),
         ("rows += rate * loss.item()", "# a tensor: use float(rows) after the loop"),
@@ -1184,20 +1187,6 @@ def test_memory_that_is_pinned_already_is_not_to_be_pinned(memory: str, is_told:
     assert ("pin_memory" in found.fix) is is_told
     pinned = msgspec.structs.replace(event, expression="x.pin_memory().to(d)")
     assert syncs.diagnose((pinned,))[0].fix == "x.pin_memory().to(d, non_blocking=True)"
-
-
-def test_a_batch_that_is_pinned_already_tells_of_what_is_made_of_it() -> None:
-    debug = read(source="sync-debug", op=syncs.SYNC_DEBUG, device="cuda", expression="x.to(d)")
-    (event,) = events(debug, device="cuda")
-
-    def fix_of(event: Sync) -> str:
-        return syncs.diagnose((event,))[0].fix
-
-    assert fix_of(event).endswith(syncs.PINNED)
-    by_hand = msgspec.structs.replace(event, loads_nothing=True)
-    assert fix_of(by_hand).endswith(f"# {syncs.PINNED_BY_HAND}")
-    pinning = msgspec.structs.replace(event, pins_batches=True)
-    assert fix_of(pinning).endswith(syncs.MADE_OF_PINNED)
 
 
 def test_a_copy_inside_of_a_dataset_is_told_to_leave_the_item_on_the_cpu() -> None:
