@@ -191,27 +191,6 @@ def test_what_was_read_in_warm_up_alone_is_no_finding_and_one_step_proves_nothin
     assert "1 step taken, but warm-up takes 1" in watched.notes
 
 
-def test_a_line_that_reads_in_warm_up_alone_is_noted() -> None:
-    known: list[float] = []
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        if not known:
-            known.append(x.max().item())  # once
-        return x / known[0]
-
-    watched = kgprof.watch(step)
-    for _ in range(3):
-        watched(torch.ones(4))
-    watched.stop()
-
-    assert (watched.findings, watched.syncs_per_step) == ((), 0)
-    place = f"{Path(__file__).name}:{line_with('  # once')}"
-    assert [note for note in watched.notes if "warm-up" in note] == [
-        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
-        f"{place} test_a_line_that_reads_in_warm_up_alone_is_noted.step"
-    ]
-
-
 def test_findings_can_be_asked_for_while_it_goes_on() -> None:
     watched = kgprof.watch(reads_its_sum)
 

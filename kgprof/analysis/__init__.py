@@ -252,7 +252,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         observers=times.observer_costs(record),
         memory=remembered,
         log=_excerpt(record.log),
-        notes=(*notes, *memory.notes(remembered), *across_ranks),
+        notes=(*notes, *across_ranks),
         script=record.script,
         holistic=run.once(holistic_check.in_trace),
         flame=run.once(host_stacks.shown),

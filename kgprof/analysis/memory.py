@@ -2,16 +2,13 @@
 step."""
 
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import NamedTuple
 
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
-from kgprof.wording import and_more
 
 _ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
-NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
 
@@ -41,7 +38,6 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
         budget_bytes=_budget(taken),
         syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
-        warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
 
 
@@ -50,25 +46,6 @@ def tier(over: float) -> m.MemoryTier:
     if over < LOW:
         return m.MemoryTier.LOW
     return m.MemoryTier.MODERATE if over < MODERATE else m.MemoryTier.HIGH
-
-
-def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
-    """That lines read in warm-up alone, which no figure per step has and no rule finds."""
-    if isinstance(summary, m.Skipped) or not summary.warm_up_reads:
-        return ()
-    lines = summary.warm_up_reads
-    places = [
-        f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip()
-        for place in lines[:NAMED]
-    ]
-    more = and_more(lines, NAMED)
-    one = "1 line syncs" if len(lines) == 1 else f"{len(lines)} lines sync"
-    return (
-        (
-            f"{one} during warm-up only, so they count in no per-step figure and no finding: "
-            f"{', '.join(places)}{more}"
-        ),
-    )
 
 
 def _why_no_reads(run: RunEvidence) -> str:

@@ -22,12 +22,12 @@ NEVER_BREAKS_EVEN = m.Rule(
         "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter "
         "steps have to pay for it. Both sides are measured: compile cost is what the calls before "
         "steady state and later ones that compile take beyond as many steady calls, minus the same "
-        "for the eager run; step times are TIMING's. It is a warning if the compiled run is slower: with --rounds, if the "
-        "95 % interval of the ratio lies above 1; in one process each, if nine of ten of its "
-        f"steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It "
-        f"is a note if the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours "
-        "of steps away. Anything between is not decided, and so are times that vary by more than "
-        f"{NOISY:g}× within one process."
+        "for the eager run; step times are TIMING's. It is a warning if the compiled run is "
+        "slower: with --rounds, if the 95 % interval of the ratio lies above 1; in one process "
+        "each, if nine of ten of its steps are above nine of ten of eager's and the medians are "
+        f"{APART:g}× apart or more. It is a note if the two are level, or if the break-even is "
+        f"more than {LATE_AFTER_H:g} hours of steps away. Anything between is not decided, and so "
+        f"are times that vary by more than {NOISY:g}× within one process."
     ),
     example=(
         "A step of three small operators on a CPU: guards and the call into compiled code take "

@@ -2,7 +2,7 @@
 
 Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one
 line each source's count is a lower bound, so the largest stands. What only happens in warm-up is no
-finding: ``warm_up_reads`` names it.
+finding.
 """
 
 import ast
@@ -189,8 +189,8 @@ DECIDES = (
 )
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
 COPIED = (
-    "device=...  # where it is made, so that nothing is copied; or copy it once before the loop, "
-    "if it stays the same"
+    "device=...  # where it is made, so that nothing is copied (random numbers are others there); "
+    "or copy it once before the loop, if it stays the same"
 )
 COPIED_INDEX = (
     "torch.as_tensor(..., device=...)  # of the index or value, once for all lines that use it; a "
@@ -198,13 +198,6 @@ COPIED_INDEX = (
 )
 # of torch's debug mode, which sees no copy to the CPU before another hook does
 COPIES = ("to", "cuda", "tensor-from-data", "copied-index")
-_DRAWS = frozenset(f"torch.{name}" for name in ("rand", "randint", "randn", "randperm"))
-# they need no data of the CPU's
-_MADE_ANYWHERE = _DRAWS | {
-    f"torch.{name}" for name in ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
-}
-# with which a factory of the CPU's makes nothing on a GPU, or something else
-_OF_A_CPU = {"device", "generator", "out", "pin_memory"}
 SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
@@ -560,41 +553,7 @@ def _waited(
     return tuple(longest) if any(longest) else m.Skipped("no hook timed this wait")
 
 
-# ---------------------------------------------------------------- in warm-up alone
-
-
-def warm_up_reads(run: RunEvidence) -> tuple[m.Location, ...]:
-    """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per
-    step. Where no step came after warm-up nothing is known, and the answer is empty.
-
-    In its first call a compiled function is compiled, and the compiler reads and waits too, beneath
-    the line that calls it. So a line counts here only where its own words read.
-    """
-    memory, source = run.record.memory, run.source
-    if (
-        isinstance(memory, m.Skipped)
-        or isinstance(memory.syncs, m.Skipped)
-        or len(memory.step_us) <= memory.steady_from
-    ):
-        return ()
-    found: dict[tuple[str, int], list[m.SyncRecord]] = defaultdict(list)
-    for site, records in _sites(source, memory.syncs, run.whole.device == "cuda").items():
-        if site.rule != WOULD_SYNC.id:
-            found[site.file, site.line] += records
-    return tuple(
-        source.at(file, line, _place(records[0], file, line).function)
-        for (file, line), records in found.items()
-        if all(call < memory.steady_from for record in records for call in record.calls)
-        and any(_reads_in_its_own_words(record) for record in records)
-    )
-
-
-def _reads_in_its_own_words(record: m.SyncRecord) -> bool:
-    if record.operator or record.compile_id:
-        return bool(record.operator)
-    if called := called_function(record.expression):
-        return called in CAUSES or called == "synchronize"
-    return is_tested(record) or _is_indexed(record)
+# ---------------------------------------------------------------- what a line does
 
 
 def doing(record: m.SyncRecord) -> tuple[str, str]:
@@ -799,21 +758,11 @@ def _own_fix(event: Sync) -> str:
     if event.cause == "loop-condition":
         return FIXED_ROUNDS
     if event.called == "type_as" and event.operator == SYNC_DEBUG:
-        return _made_there(event.expression)
+        return COPIED
     if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
         results = CHECKING[event.called]
         return UNCHECKED.format(event.called, "0" if results == 1 else f":{results}")
     return _fix(event)
-
-
-def _made_there(expression: str) -> str:
-    """For a tensor that is made on the CPU and copied to where another one is."""
-    with suppress(SyntaxError, ValueError):
-        match ast.parse(expression.strip(), mode="eval").body:
-            case ast.Call(func=ast.Attribute(value=made), args=[other]):
-                device = f"device={ast.unparse(other)}.device"
-                return f"{device}  # where {ast.unparse(made)} is made: then nothing is copied"
-    return ""
 
 
 def _fix(event: Sync) -> str:
@@ -844,7 +793,7 @@ def _not_waiting(event: Sync) -> str:
         match ast.parse(event.expression.strip(), mode="eval").body:
             case ast.Call(func=ast.Attribute(value=made, attr="to" | "cuda")) as call:
                 if is_made_in(event.expression):
-                    return _made_on_the_gpu(call, made)
+                    return ""
                 if event.is_loaded:
                     return f"{ast.unparse(made)}  # {LOADED}"
                 named = [each for each in call.keywords if each.arg != "non_blocking"]
@@ -854,34 +803,6 @@ def _not_waiting(event: Sync) -> str:
             case ast.Call() as call:
                 return _filled(call)
     return ""
-
-
-def _made_on_the_gpu(moves: ast.Call, made: ast.expr) -> str:
-    """``torch.randn(n).to(x.device)``; in between are views without arguments of their own that
-    could lie on the CPU."""
-    match moves:
-        case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
-            device = "'cuda'"
-        case (
-            ast.Call(args=[to], keywords=[])
-            | ast.Call(args=[], keywords=[ast.keyword(arg="device", value=to)])
-        ):
-            is_device = isinstance(to, ast.Constant) or ast.unparse(to).endswith("device")
-            device = ast.unparse(to) if is_device else "..."
-        case _:
-            return ""
-    while isinstance(made, ast.Call) and ast.unparse(made.func) not in _MADE_ANYWHERE:
-        given = [node for each in made.args for node in ast.walk(each)]
-        if not isinstance(made.func, ast.Attribute) or made.keywords:
-            return ""
-        if made.func.attr == "pin_memory" or any(isinstance(node, ast.Name) for node in given):
-            return ""
-        made = made.func.value
-    if not isinstance(made, ast.Call) or _OF_A_CPU & {each.arg for each in made.keywords}:
-        return ""
-    factory = ast.unparse(made.func)
-    draws = ", and other numbers are drawn" if factory in _DRAWS else ""
-    return f"device={device}  # in {factory}(): then nothing is copied{draws}"
 
 
 def _filled(call: ast.Call) -> str:

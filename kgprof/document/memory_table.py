@@ -59,11 +59,9 @@ def _peaks(peaks: m.MemoryPeaks) -> Sequence[Cell]:
 
 def _cells(memory: m.MemorySummary) -> Sequence[Cell]:
     """In the order of _TITLES."""
-    alone = len(memory.warm_up_reads)
-    warm_up = [f"{plural(alone, 'line')} in warm-up only"] if alone else []
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
-        number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
+        number(memory.syncs_per_step, plural(memory.steps, "step")),
         *several(memory.peaks, 4, _peaks),
         sized(memory.taken_bytes),
         written(memory.over_eager_bytes, signed, memory.over_eager_of),

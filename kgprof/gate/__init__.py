@@ -19,7 +19,6 @@ __all__ = ["judge"]
 def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted
     findings are marked."""
-    from kgprof.analysis import memory  # with numpy, which no --help has to wait for
 
     root = profile.environment.source_root
     today = profile.created_utc[:10]
@@ -29,9 +28,6 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     checks = metrics.check(settings.budgets, profile, counted, excused)
     reasons = causes(profile, findings, checks, entries, settings)
     marked = replace(profile, findings=findings)
-    in_warm_up = (
-        f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory)
-    )
     return replace(
         marked,
         exit_code=reasons[0].exit_code if reasons else EXIT_OK,
@@ -42,6 +38,6 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
             budgets=checks,
             accepted=entries,
             failing=failing(findings, checks, settings.fail_on),
-            notes=(*settings.notes, *unused(entries, profile), *in_warm_up),
+            notes=(*settings.notes, *unused(entries, profile)),
         ),
     )

@@ -528,8 +528,6 @@ def why_unsteady(run: m.RunReport) -> str:
         return f"{known}; {busy}" if known else f"{busy}; its steps may also differ or wait"
     if run.unlike_steps:
         return run.unlike_steps
-    if (worked := _different_work(run)) is not None:
-        return f"its steps do different work, {said(worked, PER_STEP)} ms of CPU time"
     return "its steps do different work or wait, or the machine was busy"
 
 
@@ -546,21 +544,12 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     calls = Counter[int]()
     for each in m.known(m.known(run.records).compiled_calls).callables:
         calls.update(each.calls)
-    counts = [calls[step] for step in range(compiled.steady_from, compiled.made)]
-    called = m.known(spread(counts, "calls"))
-    if round(called.p10) == round(called.p90):
+    counts = sorted(calls[step] for step in range(compiled.steady_from, compiled.made))
+    tenth = len(counts) // 10
+    if not counts or counts[tenth] == counts[-1 - tenth]:
         return ""
-    return f"its steps call compiled functions {called.p10:.0f} to {called.p90:.0f} times each"
-
-
-def _different_work(run: m.RunReport) -> m.Spread | None:
-    """The CPU times of a script's steps, where nothing else can be why they differ: a busy machine,
-    or a GPU for which the CPU waits at work."""
-    if run.script is None or run.gpu_kernels is not None or isinstance(run.load, m.Skipped):
-        return None
-    if isinstance(run.cpu, m.Skipped) or within_process(run.cpu, PER_STEP).is_steady:
-        return None
-    return run.cpu
+    times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
+    return f"its steps call compiled functions {times} each"
 
 
 @m.skippable

@@ -151,8 +151,6 @@ class MemorySummary(Tagged):
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     # The same by the finding's fingerprint; empty where it is Skipped.
     reads: dict[str, float] = msgspec.field(default_factory=dict)
-    # lines that read in warm-up and never after it: in no count, no finding
-    warm_up_reads: tuple[Location, ...] = ()
 
 
 class LogExcerpt(Model):

@@ -280,7 +280,6 @@ class Watch:
             )
         if not self.steps_after_warmup:
             found.append(f"{plural(self.steps, 'step')} taken, but warm-up takes {self._warmup}")
-        found += [note for one in self._summaries for note in memory.notes(one)]
         if not self.compilations:
             found.append(
                 "nothing was compiled while it was watched; code compiled earlier is not analysed"

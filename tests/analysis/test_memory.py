@@ -22,7 +22,7 @@ from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, died
 from tests.analysis.recordings import recording as recorded
-from tests.collectors import written, written_syncs
+from tests.collectors import written_syncs
 
 EAGER = RunKey(strategy="fused", mode="eager")
 NONE = Skipped(reason="a CPU has no caching allocator")
@@ -161,40 +161,3 @@ def test_a_run_without_the_pass_says_why() -> None:
     assert summarised(on("cpu", died(FUSED))) == Skipped(
         reason="the run was killed during timing: SIGKILL"
     )
-
-
-# ---------------------------------------------------------------- what was read in warm-up alone
-
-
-def test_lines_that_read_in_warm_up_alone_are_named_and_counted_in_no_step() -> None:
-    in_warm_up = written_syncs.read(calls=range(2))
-    later = written_syncs.predicate()
-    found = of_fused("cpu", written_syncs.run(in_warm_up, later))
-
-    assert (found.syncs_per_step, found.warm_up_reads) == (1.0, (written.place(*written.CALLER),))
-    assert memory.notes(found) == (
-        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
-        "model.py:21 train",
-    )
-
-
-def test_many_lines_are_counted_and_five_are_named() -> None:
-    frames = [
-        msgspec.structs.replace(written_syncs.READ_LINE, line=number) for number in range(1, 8)
-    ]
-    found = of_fused(
-        "cpu", written_syncs.run(*(written_syncs.read(frame, calls=range(1)) for frame in frames))
-    )
-
-    (note,) = memory.notes(found)
-    assert note.startswith(
-        "7 lines sync during warm-up only, so they count in no per-step figure and no finding: "
-        "model.py:1"
-    )
-    assert note.endswith("model.py:5 report and 2 more")
-
-
-def test_without_warm_up_reads_or_without_the_pass_there_is_no_note() -> None:
-    summary = of_fused("cpu", written_syncs.run(written_syncs.read()))
-
-    assert memory.notes(summary) == memory.notes(Skipped(reason="not asked for")) == ()

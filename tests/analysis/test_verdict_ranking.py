@@ -238,7 +238,7 @@ _BUSY = "the machine was busy: other processes used 1.9 of 2 cores"
         (BUSY, STEADY, True, f"{_BUSY}; its steps may also differ or wait"),
         (BUSY, STEADY, False, f"{_BUSY}; its steps may also differ or wait"),
         (BUSY, UNSTEADY, True, f"{_BUSY}; its steps may also differ or wait"),
-        (QUIET, UNSTEADY, True, "its steps do different work, 0.920 to 24.2 ms of CPU time"),
+        (QUIET, UNSTEADY, True, "its steps do different work or wait, or the machine was busy"),
         (QUIET, STEADY, True, "its steps do different work or wait, or the machine was busy"),
         # a function's groups have mean CPU times only
         (QUIET, UNSTEADY, False, "its steps do different work or wait, or the machine was busy"),

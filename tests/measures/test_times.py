@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kgprof.analysis import analyse
 from kgprof.measures import times
 from kgprof.model import (
+    CompilePass,
     MemoryPass,
     ObserverCost,
     PassName,
@@ -21,7 +22,9 @@ from kgprof.model import (
     Spread,
     TimingPass,
 )
+from kgprof.model.compile_records import CompiledCalls, CompileRecords
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, recording, run
+from tests.collectors.written import STEP, called
 
 
 @given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=50))
@@ -178,6 +181,29 @@ def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
     )
 
     assert found == Skipped(reason="a measured time is zero, so there is no ratio")
+
+
+def test_what_most_steps_have_not_alike_is_known_where_it_was_counted() -> None:
+    timed = run(EAGER, step_us=1000.0)
+    assert isinstance(timed.compile, CompilePass)
+    counted = {call: 15 if call % 2 else 1 for call in range(timed.compile.made)}
+    calls = CompiledCalls(callables=(called(STEP, calls=counted),))
+    some = msgspec.structs.replace(timed, records=CompileRecords(compiled_calls=calls))
+    waits = TimingPass(
+        clock="perf_counter",
+        step_us=((1e3, 9e3, 1e3, 9e3),),
+        evaluation_s=(),
+        loader_us=(10.0, 8e3, 10.0, 8e3),
+    )
+
+    assert times.unlike_steps(some) == "its steps call compiled functions 1 to 15 times each"
+    assert times.unlike_steps(msgspec.structs.replace(some, timing=waits)) == (
+        "its steps wait for a DataLoader, 0.0100 to 8.00 ms"
+    )
+    alike = CompiledCalls(callables=(called(STEP, calls=dict.fromkeys(counted, 2)),))
+    level = msgspec.structs.replace(timed, records=CompileRecords(compiled_calls=alike))
+    assert times.unlike_steps(level) == ""
+    assert isinstance(times.unlike_steps(timed), Skipped)
 
 
 def test_observer_costs_are_medians_over_the_bare_median() -> None:
