@@ -143,7 +143,7 @@ CAUSES = {
     **dict.fromkeys(("unique", "_unique2", "unique_dim"), "unique"),
     **{name: name for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "copy_": "blocking-copy",
-    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
+    **dict.fromkeys(("tensor", "as_tensor", "asarray", "new_tensor"), "tensor-from-data"),
 }
 # of the steps: a log that is written every eighth step or more rarely reads as often
 SELDOM = 1 / 8
@@ -192,12 +192,16 @@ COPIED = (
     "device=...  # where it is made, so that nothing is copied (random numbers are others there); "
     "or copy it once before the loop, if it stays the same"
 )
+COPIED_DATA = (
+    "torch.as_tensor(...).pin_memory().to(..., non_blocking=True)  # or make it once before the "
+    "loop, if it stays the same"
+)
 COPIED_INDEX = (
     "torch.as_tensor(..., device=...)  # of the index or value, once for all lines that use it; a "
     "tensor may be made there"
 )
 # of torch's debug mode, which sees no copy to the CPU before another hook does
-COPIES = ("to", "cuda", "tensor-from-data", "copied-index")
+COPIES = ("to", "cuda", "tensor-from-data", "copied-index", "blocking-copy")
 SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
@@ -721,7 +725,9 @@ def _finding(event: Sync, masks: str) -> m.Finding:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
-        fix = fix or (COPIED_INDEX if cause == "copied-index" else COPIED)
+        there = "device=" in event.expression or "new_tensor(" in event.expression
+        made = COPIED_DATA if there and cause == "tensor-from-data" else COPIED
+        fix = fix or (COPIED_INDEX if cause == "copied-index" else made)
     if event.is_condition and not (fix or event.library) and rule in (HOST_DEVICE_SYNC, WOULD_SYNC):
         no_fix = no_fix or DECIDES
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
@@ -791,10 +797,10 @@ def _not_waiting(event: Sync) -> str:
     """A copy to the GPU; empty where the whole call is not known, or what else would do."""
     with suppress(SyntaxError, ValueError):
         match ast.parse(event.expression.strip(), mode="eval").body:
-            case ast.Call(func=ast.Attribute(value=made, attr="to" | "cuda")) as call:
+            case ast.Call(func=ast.Attribute(made, "to" | "cuda" | "copy_" as name)) as call:
                 if is_made_in(event.expression):
                     return ""
-                if event.is_loaded:
+                if event.is_loaded and name != "copy_":
                     return f"{ast.unparse(made)}  # {LOADED}"
                 named = [each for each in call.keywords if each.arg != "non_blocking"]
                 call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]

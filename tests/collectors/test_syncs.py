@@ -1051,8 +1051,6 @@ def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(
         ("torch.arange(n)[:3].to(device)", "CALL"),
         ("torch.arange(n).add(y).to(device)", "CALL"),
         ("torch.zeros(n).to(device, torch.half)", "CALL"),
-        ("torch.tensor([1, 2], device=d)", "CALL"),
-        ("torch.tensor(rows, device=d)", "CALL"),
     ],
 )
 def test_a_copy_to_the_gpu_is_no_read_and_has_no_code_that_may_not_help(
@@ -1069,6 +1067,31 @@ def test_a_copy_to_the_gpu_is_no_read_and_has_no_code_that_may_not_help(
     (found,) = findings(copied, device="cuda")
 
     assert (found.fix, found.no_fix) == (syncs.COPIED, "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("torch.tensor([1, 2], device=d)", syncs.COPIED_DATA),
+        ("torch.tensor(rows, device=d)", syncs.COPIED_DATA),
+        ("q.new_tensor(range(heads))", syncs.COPIED_DATA),
+        ("a.copy_(batch['A'])", f"a.copy_(batch['A'], non_blocking=True)  # {syncs.PINNED}"),
+    ],
+)
+def test_what_is_made_on_the_gpu_of_cpu_data_is_copied_from_pinned_memory(
+    expression: str, code: str
+) -> None:
+    copied = read(
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        device="cuda",
+        expression=expression,
+        instruction="CALL",
+    )
+
+    (found,) = findings(copied, device="cuda")
+
+    assert found.fix == code
 
 
 def test_an_index_of_the_cpus_is_copied_once() -> None:
