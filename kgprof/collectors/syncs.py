@@ -183,10 +183,6 @@ OF_MASKS = (
 _IS_STORED = re.compile(r"\s*[\w.]+\[.*\] *[-+*/]?= ")  # by an index
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
-DECIDES = (
-    "Python decides by this value what runs next: compute both ways and select with torch.where, "
-    "or ask less often; else the sync stays"
-)
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
 COPIED = (
     "device=...  # where it is made, so that nothing is copied (random numbers are others there); "
@@ -380,7 +376,7 @@ def _of_run(
                 continue
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
-        is_used_at_once, read_in = source.reads_what_it_keeps(site.file, site.line)
+        kept = source.reads_what_it_keeps(site.file, site.line)
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -399,8 +395,8 @@ def _of_run(
             expression=first.expression,
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
-            is_used_at_once=is_used_at_once,
-            read_in=read_in,
+            is_used_at_once=kept[0],
+            read_in=kept[1],
             is_pinned=is_pinned,
             is_condition=source.condition(place) is not None,
             is_loaded=any(record.loads for record in seen),
@@ -720,16 +716,13 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     fix = _own_fix(event)
     is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
     no_fix = IN_FEW_STEPS if is_note else ""
-    waits = event.called == "backward" and event.operator == SYNC_DEBUG
-    if (waits or in_backward) and not event.library:
+    if event.called == "backward" and event.operator == SYNC_DEBUG and not event.library:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
         there = "device=" in event.expression or "new_tensor(" in event.expression
         made = COPIED_DATA if there and cause == "tensor-from-data" else COPIED
         fix = fix or (COPIED_INDEX if cause == "copied-index" else made)
-    if event.is_condition and not (fix or event.library) and rule in (HOST_DEVICE_SYNC, WOULD_SYNC):
-        no_fix = no_fix or DECIDES
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
         no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(
