@@ -676,7 +676,7 @@ def test_a_trace_of_an_h200_without_marks_of_steps_says_where_its_time_goes(
 
     (found,) = (one for one in profile.findings if one.rule == "KGP604")
     assert "600 kernels" in found.message
-    assert found.message.endswith(f"% of the {per}")
+    assert found.message.endswith(f"% of the traced {per}")
     assert isinstance(found.cost, FindingCost)
     assert found.cost.unit == f"us/{per}"
     unseen = {rule for row in profile.coverage if row.missing for rule in row.rules}
