@@ -549,7 +549,7 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     if not counts or counts[tenth] == counts[-1 - tenth]:
         return ""
     times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
-    return f"its steps call compiled functions {times} each"
+    return f"most of its steps that were counted call compiled functions {times}"
 
 
 @m.skippable
