@@ -316,7 +316,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     if event.unlike:
         lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
         lines.append(event.unlike)
-    every = getattr(event.idle, "host_spans", ())
+    every = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
     spans = [span for span in every if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")

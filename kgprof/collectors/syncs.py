@@ -376,7 +376,7 @@ def _of_run(
                 continue
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
-        kept = source.reads_what_it_keeps(site.file, site.line)
+        in_loop, later = source.reads_what_it_keeps(site.file, site.line)
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -395,8 +395,8 @@ def _of_run(
             expression=first.expression,
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
-            is_used_at_once=kept[0],
-            read_in=kept[1],
+            is_used_at_once=in_loop,
+            read_in=later,
             is_pinned=is_pinned,
             is_condition=source.condition(place) is not None,
             is_loaded=any(record.loads for record in seen),
