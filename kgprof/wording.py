@@ -43,22 +43,22 @@ def and_more(names: Sized, shown: int) -> str:
     return f" and {len(names) - shown} more" if len(names) > shown else ""
 
 
-def call_name(call: int) -> str:
-    """``call 3``; what has the number -1 came before the first call."""
-    return f"call {call}" if call >= 0 else "before the first call"
+def step_name(call: int) -> str:
+    """``step 3``; what has the number -1 came before the first step."""
+    return f"step {call}" if call >= 0 else "before the first step"
 
 
-def in_calls(calls: Collection[int]) -> str:
-    """``in call 3``, ``in calls 3 and 9``, ``in 4 calls (0 to 7)``, ``before the first call and in
-    call 2``."""
+def in_steps(calls: Collection[int]) -> str:
+    """``in step 3``, ``in steps 3 and 9``, ``in 4 steps (0 to 7)``, ``before the first step and in
+    step 2``."""
     numbered = sorted(call for call in {*calls} if call >= 0)
-    words = [call_name(call) for call in calls if call < 0][:1]
+    words = [step_name(call) for call in calls if call < 0][:1]
     if len(numbered) == 2:
-        words.append(f"in calls {numbered[0]} and {numbered[1]}")
+        words.append(f"in steps {numbered[0]} and {numbered[1]}")
     elif numbered[1:]:
-        words.append(f"in {len(numbered)} calls ({numbered[0]} to {numbered[-1]})")
+        words.append(f"in {len(numbered)} steps ({numbered[0]} to {numbered[-1]})")
     else:
-        words += [f"in {call_name(call)}" for call in numbered]
+        words += [f"in {step_name(call)}" for call in numbered]
     return " and ".join(words)
 
 

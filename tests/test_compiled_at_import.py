@@ -113,7 +113,7 @@ def test_each_strategy_is_judged_by_the_code_that_it_runs(tmp_path: Path) -> Non
         pytest.param(
             "served.lengths:reduced",
             1,
-            "recompiled 7 times before the first call",
+            "recompiled 7 times before the first step",
             id="at its limit",
         ),
     ],

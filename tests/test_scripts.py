@@ -204,7 +204,7 @@ def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
         "note",
         True,
     )
-    assert "in call 4" in note["message"]
+    assert "in step 4" in note["message"]
     (finding,) = json.loads(failed.stdout)["findings"]
     assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 23)
     assert nothing.returncode == 5

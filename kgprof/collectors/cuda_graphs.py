@@ -565,7 +565,7 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             f"the CUDA graph of {name} was recorded again {times} after warm-up: "
             f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
-        detail = "\n".join(f"call {one.call}: {one.again}" for one in recorded)
+        detail = "\n".join(f"step {one.call}: {one.again}" for one in recorded)
         again = _finding(
             RERECORDED,
             event,

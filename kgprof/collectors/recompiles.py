@@ -44,7 +44,7 @@ from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import and_more, call_name, in_calls, plural
+from kgprof.wording import and_more, in_steps, plural, step_name
 
 ARTIFACT = "recompile_reasons"
 _ON_STACK = re.compile(rf"{m.ON_STACK}(\d+)")
@@ -1218,7 +1218,7 @@ def _finding(
     )
     eager = ""
     if event.limit_call is not None:
-        where = f" {in_calls([event.limit_call])}{_silently(event)}" if event.calls_known else ""
+        where = f" {in_steps([event.limit_call])}{_silently(event)}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
     shared = (
         "; everything that is called through this wrapper of torch's shares the limit"
@@ -1229,7 +1229,7 @@ def _finding(
     lines = {recompile.call_site for recompile in recompiles}
     of_library = bool(event.library or event.wraps)
     called = lines.pop() if of_library and len(lines) == 1 else None
-    calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
+    calls = [f"{step_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = (
         ()
         if apart in (CONVERGED, AFTER_A_BREAK, WENT_ON)
@@ -1357,6 +1357,6 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
     calls = {recompile.call for recompile in recompiles if event.calls_known}
-    where = f" {in_calls(calls)}" if calls else ""
+    where = f" {in_steps(calls)}" if calls else ""
     cost = f", {sum(seconds):.2f} s" if seconds else ""
     return f"{plural(len(recompiles), 'time')}{where}{cost}"

@@ -16,7 +16,7 @@ from kgprof.collectors.graph_breaks import BreakRecord, break_records, numbered
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import RunTrace
-from kgprof.wording import in_calls, plural
+from kgprof.wording import in_steps, plural
 
 RUNS_EAGERLY = m.Rule(
     id="KGP108",
@@ -257,7 +257,7 @@ def _emptied(trace: RunTrace, called: m.CompiledCallable) -> _Cause | None:
     ):
         return None
     words = (
-        f"{in_calls([call])} there was nothing to compile, and torch skips the function from then "
+        f"{in_steps([call])} there was nothing to compile, and torch skips the function from then "
         "on, whatever it is given"
     )
     return _Cause(kind="empty", words=words, identity="empty")

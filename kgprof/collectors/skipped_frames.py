@@ -83,7 +83,7 @@ class SkippedFrame(Event):
     scope: str  # "frame", or "rest" where operations before the line are compiled
     library: m.PackageLine | None  # where torch stopped, when that was in a library
     refusal: m.Refusal
-    records: int  # graph-break records in the trace: 0 where torch writes none
+    records: int  # graph-break records of ``frame`` in the trace: 0 where torch writes none
     calls: tuple[int, ...]
     since: int = 0  # of a part behind a break that fell back as a whole: that break's line
     compiled_inside: tuple[str, ...] = ()  # functions of the project that it calls
@@ -161,7 +161,7 @@ def _from_records(
         scope="frame" if whole and not resumed else "rest",
         library=library_of(trace, first.stopped),
         refusal=refusal_of(trace, first.cause, first.stack, folded),
-        records=len(records),
+        records=sum(one.compiled is not None and one.compiled.frame == frame for one in records),
         calls=calls_of(records),
         since=resumed_at(frame.function) if whole and frame is not None else 0,
         compiled_inside=_compiled_inside(trace, records) if whole and not resumed else (),

@@ -203,7 +203,7 @@ def _compilation(compilation: m.Compilation) -> Cells:
 
 
 OPEN = 8  # rows that stand open; the others are folded
-_RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
+_RECOMPILE_HEADINGS = ("function", "reason", "run", "step", "s")
 
 
 def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]:

@@ -57,6 +57,9 @@ PAYOFFS = {
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
 PREDICTED = ("break_even", "of_100", "returns")
+# A shorter eager step is said to have torch's wrapper in it: 4 to 15 us for a call of a compiled
+# function or module under set_stance("force_eager") (torch 2.13, CPU).
+WRAPPED_US = 100.0
 EAGER_STEPS = m.Skipped("most of its steps call no compiled function")
 NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
@@ -350,7 +353,9 @@ def _text(took: str, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Pa
     compiled, eager = (
         f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager)
     )
-    figures = f"{compiled} per {times.per}, {eager} in mode eager (TIMING, {samples})"
+    is_short = times.eager.median * times.to_us < WRAPPED_US
+    wrapped = " with torch's wrapper" if is_short else ""
+    figures = f"{compiled} per {times.per}, {eager} in mode eager{wrapped} (TIMING, {samples})"
     if verdict == m.Payoff.NEVER:
         return f"slower than eager; {took} is not recovered: {figures}"
     if verdict == m.Payoff.LEVEL:

@@ -306,7 +306,7 @@ def test_a_recording_after_warm_up_has_its_reason() -> None:
         found.message
         == f"the CUDA graph of Model.step was recorded again once after warm-up: {MOVED}"
     )
-    assert (found.detail, found.fix) == (f"call 7: {MOVED}", "")
+    assert (found.detail, found.fix) == (f"step 7: {MOVED}", "")
 
 
 def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:

@@ -129,14 +129,14 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         rule="KGP103",
         level=Level.NOTE,
         message=(
-            "Model.step recompiled 1 time in call 10, 0.50 s, then not again: dtype of x: expected "
+            "Model.step recompiled 1 time in step 10, 0.50 s, then not again: dtype of x: expected "
             "Float, got Double"
         ),
         run=FUSED,
         location=STEPS_DEF,
         count=1,
         related=(CALL_SITE,),
-        detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
+        detail="step 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
         names=("x",),
         fingerprint=found.fingerprint,
         cost=FindingCost(
@@ -157,7 +157,7 @@ def test_a_recompile_costs_what_its_backward_took_as_well() -> None:
 
     assert isinstance(found.cost, FindingCost)
     assert found.cost.value == 2.0
-    assert "recompiled 1 time in call 10, 2.00 s" in found.message
+    assert "recompiled 1 time in step 10, 2.00 s" in found.message
 
 
 def test_what_happened_once_is_a_note_and_what_came_again_a_finding() -> None:
@@ -413,7 +413,7 @@ def test_a_size_that_became_dynamic_and_then_came_as_one_is_one_note(again: bool
 
 
 def once_and_once(second: str) -> list[Any]:
-    """A smaller batch in call 5, and ``second`` in call 8."""
+    """A smaller batch in step 5, and ``second`` in step 8."""
     return [
         *compiled("0/0", STEP),
         *compiled("0/1", STEP, call=5),
@@ -429,7 +429,7 @@ def test_what_converges_in_the_warm_up_is_a_note() -> None:
 
     assert (found.rule, found.level) == ("KGP103", Level.NOTE)
     assert found.message == (
-        "Model.step recompiled 1 time in call 1, 0.50 s and converged: dtype of x: expected Float, "
+        "Model.step recompiled 1 time in step 1, 0.50 s and converged: dtype of x: expected Float, "
         "got Double"
     )
 
@@ -441,7 +441,7 @@ def test_a_note_may_stand_beside_the_finding() -> None:
 def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
     _, note = diagnosed(*recompiled(1, 10, 12))
 
-    assert "recompiled 1 time in call 1, 0.50 s, during warm-up: dtype of x" in note.message
+    assert "recompiled 1 time in step 1, 0.50 s, during warm-up: dtype of x" in note.message
     assert "converged" not in note.message
 
 
@@ -498,7 +498,7 @@ def test_nothing_has_converged_in_the_last_call() -> None:
 
     (ended,) = diagnosed(*last, ran("0/0", 0), ran("0/1", 1), calls=2)
 
-    assert "recompiled 1 time in call 1, 0.50 s, during warm-up: " in ended.message
+    assert "recompiled 1 time in step 1, 0.50 s, during warm-up: " in ended.message
 
 
 def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
@@ -605,7 +605,7 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
     assert finding.message.endswith(
-        "in call 8; in 12 calls since then it, or a part of it, ran eagerly or was not called"
+        "in step 8; in 12 calls since then it, or a part of it, ran eagerly or was not called"
     )
 
 
@@ -667,7 +667,7 @@ def test_without_counted_graphs_silence_is_not_observed() -> None:
     assert found.eager_calls == Skipped(reason="no graph of it was counted")
     (finding,) = recompiles.diagnose((found,))
     assert finding.message.endswith(
-        "torch's limit was reached in call 4; how often it ran eagerly since then is not known"
+        "torch's limit was reached in step 4; how often it ran eagerly since then is not known"
     )
 
 
@@ -687,7 +687,7 @@ def test_since_a_limit_in_the_first_call_it_is_not_known_how_often_a_part_ran_ea
     (finding,) = recompiles.diagnose(recompiles.collect(evidence))
     eager = recompiles.eager_by_finding(evidence, FUSED)
 
-    assert finding.message.endswith(f"torch's limit was reached in call 0{said}")
+    assert finding.message.endswith(f"torch's limit was reached in step 0{said}")
     assert isinstance(eager[finding.fingerprint], Skipped)
 
 
@@ -839,7 +839,7 @@ def test_every_call_a_new_value_is_unbounded() -> None:
 
     assert (found.rule, found.count) == ("KGP105", 7)
     assert found.message.startswith(
-        "Model.step recompiled 7 times in 7 calls (1 to 7), 3.50 s: value of the global TALLY"
+        "Model.step recompiled 7 times in 7 steps (1 to 7), 3.50 s: value of the global TALLY"
     )
 
 
@@ -1041,7 +1041,7 @@ def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> Non
     (found,) = diagnosed(*lines)
 
     assert found.message == (
-        "Linear recompiled 1 time in call 10, 0.50 s, then not again: rank of input: expected 2, "
+        "Linear recompiled 1 time in step 10, 0.50 s, then not again: rank of input: expected 2, "
         "got 3"
     )
 
@@ -1158,7 +1158,7 @@ def test_a_recompile_without_a_reason_says_so() -> None:
     (found,) = diagnosed(*lines)
 
     assert found.level is Level.WARNING
-    assert found.message == "Model.step recompiled 1 time in call 10, 0.50 s: torch gave no reason"
+    assert found.message == "Model.step recompiled 1 time in step 10, 0.50 s: torch gave no reason"
 
 
 @pytest.mark.parametrize(
@@ -1258,7 +1258,7 @@ def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() 
 
     assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
     assert (
-        found.message == "f in <string>:1 recompiled 5 times in 5 calls (1 to 5), 2.50 s: "
+        found.message == "f in <string>:1 recompiled 5 times in 5 steps (1 to 5), 2.50 s: "
         "it was created again, or torch._dynamo.reset() was called"
     )
 
@@ -1353,13 +1353,13 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
     assert counted.eager_steady == 17
     assert isinstance(unknown.eager_calls, Skipped)
     assert diagnosed(*lines, *layers)[0].message.endswith(
-        "torch's limit was reached in call 0; 20 of its 80 calls from there on ran eagerly: "
+        "torch's limit was reached in step 0; 20 of its 80 calls from there on ran eagerly: "
         "layers.3 (Layer)"
     )
     assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
     assert diagnosed(*lines)[0].fix == ""
     assert diagnosed(*lines)[0].message.endswith(
-        "torch's limit was reached in call 0; how often it ran eagerly since then is not known"
+        "torch's limit was reached in step 0; how often it ran eagerly since then is not known"
     )
 
 
@@ -1393,7 +1393,7 @@ def test_calls_under_a_stance_are_not_the_limits() -> None:
 
 def test_calls_before_the_limit_that_made_no_graph_are_not_of_the_limit() -> None:
     """Each of 20 calls runs eagerly: torch captures nothing of the function, and still compiles it
-    for new sizes until the limit in call 16."""
+    for new sizes until the limit in step 16."""
     own = written.called(STEP, *range(20))
     lines = to_the_limit(2, 4, 6, limit=16, reason="len(xs) == 2")
 
@@ -1417,7 +1417,7 @@ def test_modules_of_torchs_own_have_their_names() -> None:
 
     (found,) = diagnosed(*lines, *heads)
 
-    assert found.message.startswith("heads[0] to heads[1] (Linear) recompiled 1 time in call 5")
+    assert found.message.startswith("heads[0] to heads[1] (Linear) recompiled 1 time in step 5")
 
 
 def test_what_reset_makes_torch_forget_is_compiled_anew() -> None:

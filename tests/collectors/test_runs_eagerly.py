@@ -101,7 +101,7 @@ def test_what_had_nothing_to_compile_is_no_finding() -> None:
 def test_a_first_call_without_work_keeps_the_rest_of_a_function_from_being_compiled() -> None:
     (found,) = diagnosed(offered(STEP, "skipped", call=0), called(STEP, *EVERY))
 
-    assert "in call 0 there was nothing to compile, and torch skips the function" in found.message
+    assert "in step 0 there was nothing to compile, and torch skips the function" in found.message
 
 
 EMPTIED = (*written.compiled_once(), offered(STEP, "skipped", call=5))
@@ -111,7 +111,7 @@ def test_a_call_without_work_ends_the_use_of_compiled_code() -> None:
     (found,) = diagnosed(*EMPTIED, called(STEP, *range(5, CALLS), compiled_as="0/0"))
 
     assert found.message == (
-        "step: 15 of 17 calls after warm-up ran eagerly; in call 5 there was nothing to compile, "
+        "step: 15 of 17 calls after warm-up ran eagerly; in step 5 there was nothing to compile, "
         "and torch skips the function from then on, whatever it is given"
     )
 

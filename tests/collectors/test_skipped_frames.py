@@ -264,3 +264,17 @@ def test_without_source_text_the_first_line_stands_for_the_def() -> None:
     )
 
     assert found.location == Location(file="/src/other.py", line=3, function="parts", text="")
+
+
+def test_a_finding_counts_the_records_of_the_function_that_it_names() -> None:
+    skipped = written.a_skipped_frame()
+    reason = skipped[-1].text
+    lines = [
+        *skipped,
+        *compiled("1/0", REPORT, fail_type="Unsupported", fail_reason=reason),
+        broken("1/0", CALLER, LOOP, reason=reason, prefix=written.GIVEN_UP),
+    ]
+
+    found = collected(*lines)
+
+    assert [(one.frame, one.records) for one in found] == [(STEPS_DEF, 1)]

@@ -569,7 +569,7 @@ def a_skipped_frame(first: str = "") -> list[Any]:
 def recompiled(
     *calls: int, reason: str = "tensor 'x' dtype mismatch. expected Float, actual Double"
 ) -> list[Any]:
-    """Compiled in call 0 and again in ``calls``; each entry runs until the next one is made."""
+    """Compiled in step 0 and again in ``calls``; each entry runs until the next one is made."""
     starts = (0, *calls)
     lines: list[Any] = []
     for entry, call in enumerate(starts):
@@ -591,7 +591,7 @@ def recompiled(
 
 
 def to_the_limit(*calls: int, limit: int, reason: str) -> list[Any]:
-    """Compiled in call 0 and ``calls``; refused in call ``limit``, and silent from then on."""
+    """Compiled in step 0 and ``calls``; refused in call ``limit``, and silent from then on."""
     lines = [line for line in recompiled(*calls, reason=reason) if not isinstance(line, GraphRuns)]
     entry = len(calls) + 1
     starts = (0, *calls, limit)

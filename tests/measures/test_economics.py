@@ -290,6 +290,12 @@ def eagerly(us: tuple[float, ...], step: str = "an optimizer step") -> TimingPas
     )
 
 
+def test_of_a_short_eager_step_it_is_said_that_torchs_wrapper_is_in_it() -> None:
+    found = of(eager(50.0, 50.0, 50.0), compiled(70.0, 70.0, 70.0))
+
+    assert "0.0500 ms in mode eager with torch's wrapper (TIMING" in found.text
+
+
 def test_a_script_is_held_against_itself_with_compiling_off() -> None:
     faster, slower = script(eagerly((1000.0, 1010.0))), script(eagerly((200.0, 201.0)))
     assert isinstance(faster, Economics)

@@ -81,7 +81,7 @@ TRUTHS = (
         program="3-compiled-at-import-is-not-seen/n03_buckets.py",
         exit_code=1,
         rules=("KGP104",),
-        says=("recompiled 7 times before the first call", "44 of its 72 calls from there on"),
+        says=("recompiled 7 times before the first step", "44 of its 72 calls from there on"),
         never_says=("nothing was compiled",),
     ),
     Truth(
