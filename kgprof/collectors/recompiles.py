@@ -40,7 +40,7 @@ from kgprof.collectors.remedies import (
 )
 from kgprof.collectors.tried_settings import TriedSettings
 from kgprof.reading import compiled_callables
-from kgprof.reading.compile_calls import is_static
+from kgprof.reading.compile_calls import not_static
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
@@ -662,7 +662,7 @@ class Advised:
             constant_at=constant_at,
             together=self._together(guard),
             within_compiled=self._is_within_compiled(),
-            is_static=self._is_static(),
+            not_static=self._not_static(),
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
@@ -700,11 +700,12 @@ class Advised:
         functions = self.trace.compiled_functions
         return any((place.file, place.function) in functions for place in callers)
 
-    def _is_static(self) -> bool:
-        """Whether a torch.compile that compiled it is given dynamic=False."""
+    def _not_static(self) -> str:
+        """Write the torch.compile with dynamic=False that compiled it without that, if one did."""
         owners = (compiled_callables.of_compilation(self.trace, each) for each in self.compiled)
         lines = {each.compiled_at for each in owners if each is not None and each.compiled_at}
-        return any(is_static(self.trace.source.tree(line.file), line.line) for line in lines)
+        calls = (not_static(self.trace.source.tree(line.file), line.line) for line in lines)
+        return next(filter(None, calls), "")
 
     def _is_behind_a_break(self, guard: Guard) -> bool:
         """Whether only code that goes on behind a graph break looked at this property of a

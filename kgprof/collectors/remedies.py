@@ -45,7 +45,7 @@ class Cause(m.Model):
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
     # a function that leads to its calls is compiled, too: torch raises at a mark there
     within_compiled: bool = False
-    is_static: bool = False  # its torch.compile is given dynamic=False
+    not_static: str = ""  # of a torch.compile that is given dynamic=False: the same without it
     only_computed: bool = False  # a number, and each use of it may take a tensor
     of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
     in_turn: bool = False  # it is of several models, one after the other
@@ -163,15 +163,13 @@ def _dimensions(sizes: Sequence[InputSize]) -> str:
 def _effect_of_marks(cause: Cause) -> str:
     sizes = sorted(sizes_of(cause.guards))
     known = all(each.is_symbol for each in cause.together)
-    when = "before each call" if cause.is_static else "before the first call"
-    if _sizes_made_dynamic(cause) == _ALL_SIZES:
-        when = ""
+    when = "" if _sizes_made_dynamic(cause) == _ALL_SIZES else "before the first call"
     unless = "" if known else "unless a line needs a size as a number, or loops over the tensor"
     conditions = ", ".join(each for each in (when, unless) if each)
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
-    tried = "" if cause.is_static else cause.tried.get(ALL_SIZES.name, "")
+    tried = cause.tried.get(ALL_SIZES.name, "")
     effect = f"dynamic=True was {tried}" if tried else NOT_TRIED
     return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}; {effect}"
 
@@ -501,6 +499,15 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one("before the first call: sizes of parameters may then become dynamic"),
     ),
     Remedy(
+        name="made_static",
+        holds=lambda c: c.not_static != "" and _is_size(c) and not c.is_constant,
+        code=lambda c: c.not_static,
+        effect=_one(
+            "without dynamic=False torch makes a size dynamic once it changes, unless a line needs "
+            f"it as a number; {NOT_TRIED}"
+        ),
+    ),
+    Remedy(
         name="static_sizes",
         holds=lambda c: (
             not c.modules
@@ -508,9 +515,8 @@ REMEDIES: tuple[Remedy, ...] = (
             and not _is_of_parameter(c)
             and not c.with_parameter
             and not c.is_constant
-            and not (c.within_compiled and c.is_static)
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
-            and (c.is_static or c.tried.get(ALL_SIZES.name, "nobody tried") != "")
+            and c.tried.get(ALL_SIZES.name, "nobody tried") != ""
         ),
         code=_sizes_made_dynamic,
         effect=_effect_of_marks,

@@ -50,34 +50,31 @@ def first_compile(text: str) -> int | None:
     return min(lines, default=None)
 
 
-def is_static(tree: ast.Module, line: int) -> bool:
-    """Tell whether what is compiled on a line is given ``dynamic=False``."""
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and is_on(node, line) and "compile" in ast.unparse(node.func)
-    ]
-    given = [keyword for call in calls for keyword in call.keywords if keyword.arg == "dynamic"]
-    return any(
-        isinstance(keyword.value, ast.Constant) and keyword.value.value is False
-        for keyword in given
-    )
+def not_static(tree: ast.Module, line: int) -> str:
+    """Write the call on a line that compiles with ``dynamic=False`` without it; "" where none
+    does."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and is_on(call, line):
+            others = [each for each in call.keywords if ast.unparse(each) != "dynamic=False"]
+            if "compile" in ast.unparse(call.func) and len(others) < len(call.keywords):
+                return ast.unparse(ast.Call(func=call.func, args=call.args, keywords=others))
+    return ""
 
 
-_THROWN_AWAY = "as a statement, which throws its result away (write model = torch.compile(model))"
+_THROWN_AWAY = "as a statement, which throws its result away (write {model} = {call})"
 
 
 def thrown_away(text: str, line: int) -> str:
     """Say that nobody takes what the call of torch.compile on a line returns; else nothing."""
     tree = _parsed(text)
-    is_one = any(
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and is_on(node, line)
-        and ast.unparse(node.value.func).endswith("compile")
-        for node in (() if tree is None else ast.walk(tree))
-    )
-    return _THROWN_AWAY if is_one else ""
+    for statement in () if tree is None else ast.walk(tree):
+        if isinstance(statement, ast.Expr) and is_on(statement, line):
+            call = statement.value
+            is_one = isinstance(call, ast.Call) and ast.unparse(call.func).endswith("compile")
+            if isinstance(call, ast.Call) and call.args and is_one:
+                written = ast.unparse(call)
+                return _THROWN_AWAY.format(model=ast.unparse(call.args[0]), call=written)
+    return ""
 
 
 _HIDDEN = "in a `try` whose `except` may hide what it raises"

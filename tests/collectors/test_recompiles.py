@@ -54,6 +54,7 @@ DTYPE = Guard(
 )
 
 AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
+AT_LINE = written.called(STEP, compiled_at=AT_STEP)
 FIX = (
     "x = x.to(torch.float32)  # before the call, if it only reads x and its results may have this "
     "dtype, too: one for all calls"
@@ -242,7 +243,11 @@ def test_a_size_that_was_dynamic_and_failed_is_not_to_be_marked() -> None:
     [
         (compiled("1/0", written.TRAIN), (), "torch.compile(..., dynamic=True)"),
         # its torch.compile is given dynamic=False
-        (compiled("1/0", written.TRAIN), (written.called(STEP, compiled_at=AT_STEP),), ""),
+        (
+            compiled("1/0", written.TRAIN),
+            (written.called(STEP, compiled_at=AT_STEP),),
+            "torch.compile()",
+        ),
         (compiled("1/0", written.TRAIN, fail_type="Unsupported"), (), "torch._dynamo.maybe_mark"),
         (compiled("1/0", written.REPORT), (), "torch._dynamo.maybe_mark"),
     ],
@@ -257,7 +262,6 @@ def test_no_size_is_marked_in_a_function_that_is_compiled_itself(
     (found,) = diagnosed(*recompiled(10, reason=reason), *caller, *owners)
 
     assert found.fix.startswith(fix)
-    assert bool(found.fix) is bool(fix)
     assert ("before the first call" in found.fix) is ("mark" in fix)
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from kgprof.reading.compile_calls import condition, first_compile, sets_true, thrown_away, uncalled
+from kgprof.reading.compile_calls import (
+    condition,
+    first_compile,
+    not_static,
+    sets_true,
+    thrown_away,
+    uncalled,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +100,35 @@ def test_the_condition_of_a_line_is_the_innermost_if(line: int, under: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("statement", "is_thrown_away"),
+    ("statement", "kept"),
     [
-        ("torch.compile(net, mode='default')", True),
-        ("net = torch.compile(net)", False),
-        ("torch.compile(net)(x)", False),
-        ("run(torch.compile(net))", False),
+        ("torch.compile(net, mode='default')", "net = torch.compile(net, mode='default')"),
+        ("net = torch.compile(net)", ""),
+        ("torch.compile(net)(x)", ""),
+        ("run(torch.compile(net))", ""),
     ],
 )
-def test_a_call_that_is_a_statement_has_no_effect(statement: str, is_thrown_away: bool) -> None:
-    assert bool(thrown_away(f"if True:\n    {statement}\n", 2)) == is_thrown_away
+def test_a_call_that_is_a_statement_has_no_effect(statement: str, kept: str) -> None:
+    said = thrown_away(f"if True:\n    {statement}\n", 2)
+
+    assert bool(said) is bool(kept)
+    assert kept in said
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        (
+            "f = torch.compile(net, mode='default', dynamic=False)",
+            "torch.compile(net, mode='default')",
+        ),
+        ("@torch.compile(dynamic=False)\ndef f(x): ...", "torch.compile()"),
+        ("f = torch.compile(net, dynamic=True)", ""),
+        ("f = torch.compile(Net(dynamic=False))", ""),
+    ],
+)
+def test_a_call_is_written_without_dynamic_false(text: str, without: str) -> None:
+    assert not_static(ast.parse(text), 1) == without
 
 
 @pytest.mark.parametrize(
