@@ -326,10 +326,12 @@ def _break_even(
 
 
 def _took(paid_s: m.Figure, compiled: m.CompilePass, device: str) -> str:
-    """A CPU's Inductor also probes for its vector instructions once: kgprof keeps that apart."""
+    """On a CPU Inductor also probes for vector instructions once: kgprof keeps that apart."""
     if isinstance(paid_s, m.Skipped):
         return "its compile time"
-    beside = "" if device == "cuda" else " (without the vector-ISA probe)"
+    stages = [each.stages for each in compiled.compilations]
+    by_others = all(isinstance(one, m.CompileStages) and not one.scheduling_s for one in stages)
+    beside = "" if device == "cuda" or by_others else " (without the vector-ISA probe)"
     # of a script those before TRACE's steps are timed
     is_all = all(call < len(compiled.call_us) for call in _compiling(compiled))
     least = "" if is_all else "at least "

@@ -20,6 +20,7 @@ from kgprof.model import (
     AS_IS,
     BreakEven,
     CompilePass,
+    CompileStages,
     Economics,
     Exit,
     PassName,
@@ -416,3 +417,21 @@ def test_a_round_that_timed_no_step_has_no_warm_start() -> None:
     assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(
         reason="TIMING has no sample"
     )
+
+
+def test_the_vector_isa_probe_is_named_only_of_what_inductor_compiled() -> None:
+    fast = compiled(500.0, 500.0, 500.0)
+    assert isinstance(fast.compile, CompilePass)
+    spent = dict.fromkeys(CompileStages.__struct_fields__, 0.0)
+
+    def said(**stages: float) -> str:
+        one = msgspec.structs.replace(
+            fast.compile.compilations[0], stages=CompileStages(**{**spent, **stages})
+        )
+        passed = msgspec.structs.replace(fast.compile, compilations=(one,))
+        return of(
+            eager(1000.0, 1000.0), msgspec.structs.replace(fast, compile=passed)
+        ).text.partition(" pays")[0]
+
+    assert said(capture_s=1.0) == "4.1 s of cold compile time"
+    assert said(scheduling_s=1.0) == "4.1 s of cold compile time (without the vector-ISA probe)"
