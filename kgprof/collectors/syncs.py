@@ -716,7 +716,8 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     fix = _own_fix(event)
     is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
     no_fix = IN_FEW_STEPS if is_note else ""
-    if event.called == "backward" and event.operator == SYNC_DEBUG and not event.library:
+    waits_there = event.called == "backward" and event.operator == SYNC_DEBUG
+    if (in_backward or waits_there) and not event.library:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:

@@ -161,7 +161,8 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
         if is_timing and not within_process(first.step, PER_STEP).is_steady:
             return Tile(label, duration(us), "per step; its share is not decided", "time")
         if not is_timing and median and max(of / median, median / of) > NOISY:
-            below += f" traced, {ratio(of / median)} the step"
+            traced = f"per traced step, which took {ratio(of / median)} the time of others"
+            return Tile(label, duration(us), traced, "time")
     return Tile(label, f"{100 * share:.0f} %", below, "time")
 
 
