@@ -556,18 +556,30 @@ def _recompiles(
         before.update((_subject(each), each.entry, "entry") for each in rejected)
         # An entry of another mode says no before anything else is asked: those of this mode tell,
         # else the one that differs in the fewest settings.
+        values_now = {(_subject(each), _came(each)) for each in rejected}
         had = {
-            _subject(guard)
-            for guard in rejected
-            for other in rejected
-            if _subject(other) != _subject(guard)
-            and made_for.get((other.entry, _subject(guard)), "") == _came(guard) != ""
+            subject
+            for subject, came in values_now
+            if came and _other_entry_has(subject, came, rejected, made_for)
         }
         causes = sorted(
             (*news, *values, *first, *rejected),
             key=lambda guard: (_modes_apart(guard), _subject(guard) in had),
         )
         yield _recompile(trace, compiled, rejected, causes)
+
+
+def _other_entry_has(
+    subject: _Subject,
+    came: str,
+    rejected: Sequence[Guard],
+    made_for: Mapping[tuple[str, _Subject], str],
+) -> bool:
+    """Whether an entry that was made for this value said no because of something else."""
+    return any(
+        made_for.get((other.entry, subject)) == came and _subject(other) != subject
+        for other in rejected
+    )
 
 
 def _came(guard: Guard) -> str:
