@@ -220,10 +220,11 @@ def test_interpreted_looks_compute_what_torch_computes(short_reports: dict[str, 
     assert (found["exchanged"], found["exchanged second"]) == (True, True)
 
 
-# Of seed 1 alone float32 decides nothing in the case with the least room.
-TWO_SEEDS = "too little room for what float32 decides"
+# Of seed 1 the first look leaves nothing out in the case with the least room.
+OF_SEED_2 = "too little room for what float32 decides"
 # "a table that grows" is "as it is" with fewer rows at first, which needs one more branch.
-SHORT = [(case, range(1, 3 if case == TWO_SEEDS else 2)) for case in CASES if case != "as it is"]
+SHORT = [(case, range(1, 2)) for case in CASES if case not in ("as it is", OF_SEED_2)]
+SHORT.append((OF_SEED_2, range(2, 3)))
 LONG = [
     pytest.param(case, range(1, 24), marks=pytest.mark.long)
     for case in ("as it is", "float32 decides what is too close")
