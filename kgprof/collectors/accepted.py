@@ -50,9 +50,9 @@ def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
         return False
     same = (finding.rule, graph_break_id(finding))
     folded = finding.refusal.folded if finding.refusal and not entry.library else None
-    before = (
-        (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id) if folded else same
-    )
+    before = same
+    if folded:
+        before = (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id)
     return any(entry.rule == rule and entry.gb in ("", gb) for rule, gb in (same, before))
 
 

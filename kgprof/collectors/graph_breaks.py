@@ -231,7 +231,9 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     text = payload.partition(_INTERNALS)[0]
     stack = tuple(stack_in(text))
     compiled = trace.compilation(compile_id(record.metadata), record.call)
-    place = _NAMED_PLACE.match(text)
+    named = stack[-1] if stack else None
+    if place := _NAMED_PLACE.match(text):
+        named = m.Location(file=place["file"], line=int(place["line"]))
     found = _REASON.search(text)
     reason = found["reason"] if found else _last_error(payload)
     return BreakRecord(
@@ -241,11 +243,7 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
         # stack above it.
         site=trace.source.innermost(stack)
         or trace.source.innermost(compiled.stack if compiled else ()),
-        named=m.Location(file=place["file"], line=int(place["line"]))
-        if place
-        else stack[-1]
-        if stack
-        else None,
+        named=named,
         stack=stack,
         cause=_without_fullgraph(cause_of(reason, trace.all.sources.registry)),
         resumable=not reason.startswith(_CANNOT_RESUME),
@@ -263,8 +261,10 @@ def _last_error(payload: str) -> str:
 def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
     """The user's stack, outermost first. The lines above it attribute values to places and are no
     stack; ``anywhere``: a text without torch's heading for it is all of it stack."""
-    found = _USER_STACK.search(text)
-    for frame in _IN_STACK.finditer(found["stack"] if found else text if anywhere else ""):
+    stack = text if anywhere else ""
+    if found := _USER_STACK.search(text):
+        stack = found["stack"]
+    for frame in _IN_STACK.finditer(stack):
         function, code = user_function(frame["function"]), frame["text"] or ""
         yield m.Location(
             file=frame["file"], line=int(frame["line"]), function=function, text=code.strip()
@@ -539,9 +539,9 @@ def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
 
 def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     cause = event.refusal.cause
-    place = (
-        event.library.words if event.library else event.location.function if event.location else ""
-    )
+    place = event.location.function if event.location else ""
+    if event.library:
+        place = event.library.words
     what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
     where = f" in {place}" if place else ""
     met = "" if len(event.functions) < 2 else f"; seen while compiling {', '.join(event.functions)}"

@@ -226,14 +226,9 @@ def _state(guard: str) -> Parsed:
     if found is None:
         return None
     what = found["what"].strip()
-    kind = (
-        "grad-mode"
-        if what.startswith("grad_mode")
-        else "autocast"
-        if what.startswith("autocast")
-        else "global-state"
-    )
-    return kind, {"source": what}
+    if what.startswith("grad_mode"):
+        return "grad-mode", {"source": what}
+    return "autocast" if what.startswith("autocast") else "global-state", {"source": what}
 
 
 def _by_name(guard: str) -> Parsed:

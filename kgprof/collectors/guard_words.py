@@ -103,7 +103,8 @@ def in_words(
     if expected == A_TENSOR and "." in actual:  # of another class, which may be a tensor as well
         expected = ""
     change = f": expected {expected}" if expected else ""
-    change += f"{', got' if change else ': got'} {actual}" if actual else ""
+    if actual:
+        change += f", got {actual}" if change else f": got {actual}"
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
 
 

@@ -483,7 +483,9 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
     known = [each for each in owners if each is not None]
     paths = {each.path or each.function for each in known}
     paths = {path for path in paths if path.isidentifier()}
-    return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
+    if len(paths) == 1:
+        return paths.pop()
+    return "compiled" if wraps else "model"
 
 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:

@@ -377,16 +377,15 @@ def _of_run(
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
         in_loop, later = source.reads_what_it_keeps(site.file, site.line)
+        where = BREAK if (run.key, site.file, site.line) in broken else EAGER
+        if in_graph:
+            where = COMPILED
         yield Sync(
             run=run.key,
             rule=site.rule,
             location=place,
             cause=cause,
-            where=COMPILED
-            if in_graph
-            else BREAK
-            if (run.key, site.file, site.line) in broken
-            else EAGER,
+            where=where,
             reads=tuple(reads),
             steps=0 if window else len(reads),
             operator=first.operator or first.op,

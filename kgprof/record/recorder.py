@@ -729,7 +729,9 @@ class Recorder:
         probed = any(
             options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
         )
-        last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
+        last = Task.PROBE if probed else Task.MEASURE
+        if options.rounds > 1:
+            last = Task.ROUND
         key = job.key
         shared = key is not None and (job.task is Task.SCRIPT or last is not Task.MEASURE)
         folder = self._scratch / (
