@@ -1,6 +1,8 @@
 """Where the time of a script went, from its first step to the end of its last one: compiling for
 the first time, compiling again, recording CUDA graphs, and the steps themselves."""
 
+import math
+
 from kgprof import model as m
 from kgprof.collectors import recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
@@ -35,21 +37,18 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
 
 
 def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
-    """Divide the steps that compile: for the first time, and again. By torch's own durations, where
-    one step did both; the sum is no longer than those, since such a step may do other work too."""
+    """Divide the steps that compile: for the first time, and again. By torch's own durations, and
+    of no step longer than those, since it may do other work too."""
     first_us = again_us = 0.0
     for step in paid.compiling:
-        extra_us = paid.extra_us([step])
-        made = [each for each in trace.compiled if each.call == step and not each.failed]
+        made = [each for each in trace.compiled if each.call == step]
         whole_us = sum(each.took_us for each in made)
-        repeated_us = sum(each.took_us for each in made if _is_again(trace, each))
-        again = repeated_us / whole_us if whole_us else 0.0
+        known = [each for each in made if not each.failed and _is_again(trace, each)]
+        again = sum(each.took_us for each in known) / whole_us if whole_us else 0.0
+        extra_us = min(paid.extra_us([step]), whole_us or math.inf)
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
-    took_us = sum(each.took_us for each in trace.compiled)
-    whole_us = first_us + again_us
-    part = took_us / whole_us if 0 < took_us < whole_us else 1.0
-    return part * first_us, part * again_us
+    return first_us, again_us
 
 
 def _is_again(trace: RunTrace, compiled: Compiled) -> bool:

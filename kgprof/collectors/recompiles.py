@@ -1312,10 +1312,11 @@ def _silently(event: RecompiledFunction) -> str:
 
 
 def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """What failed, the first guard on each thing, with the line that used its value."""
+    """What failed, the first guard on each thing and dimension, with the line that used its
+    value."""
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
-    things = grouped(recompiles, lambda recompile: _subject(recompile.guard)[:2])
+    things = grouped(recompiles, lambda recompile: _subject(recompile.guard))
     firsts = [same[0] for same in things]
     # what such a line holds is told where it comes from, if that is known
     told = {_change(each.guard) for each in firsts if not each.guard.is_held}

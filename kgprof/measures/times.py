@@ -534,7 +534,8 @@ def why_unsteady(run: m.RunReport) -> str:
 @m.skippable
 def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     """What is not the same in eight of ten steps, by what was counted or timed in each: waits for a
-    DataLoader that make up most of the difference, else calls of compiled functions."""
+    DataLoader that make up most of the difference, calls of compiled functions, else CPU time that
+    makes up most of it."""
     compiled = m.known(run.compile)
     took = m.known(step_time(run.timing))
     waited = spread(m.known(run.timing).loader_us, "us")
@@ -546,10 +547,14 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
         calls.update(each.calls)
     counts = sorted(calls[step] for step in range(compiled.steady_from, compiled.made))
     tenth = len(counts) // 10
-    if not counts or counts[tenth] == counts[-1 - tenth]:
+    if counts and counts[tenth] != counts[-1 - tenth]:
+        times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
+        return f"most of its steps that were counted call compiled functions {times}"
+    worked = m.known(cpu_time(run.timing))
+    if 2 * (worked.p90 - worked.p10) <= took.p90 - took.p10:
         return ""
-    times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
-    return f"most of its steps that were counted call compiled functions {times}"
+    ends = PER_STEP.ends(within_process(worked, PER_STEP))
+    return f"most of its steps take {ends} ms of CPU time"
 
 
 @m.skippable
