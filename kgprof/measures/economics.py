@@ -31,6 +31,7 @@ from kgprof.measures.times import (
     step_time,
     why_not,
 )
+from kgprof.model.compile_records import CompileRecords
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
@@ -127,7 +128,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         cold=cold,
         warm=_break_even(started_s, warm_eager_s, times, verdict, run),
         verdict=verdict,
-        text=_text(_took(paid_s, compiled, evidence.whole.device), times, cold, verdict),
+        text=_text(_took(paid_s, compiled, run, evidence.whole.device), times, cold, verdict),
     )
 
 
@@ -325,12 +326,14 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-def _took(paid_s: m.Figure, compiled: m.CompilePass, device: str) -> str:
+def _took(paid_s: m.Figure, compiled: m.CompilePass, run: m.RunRecord, device: str) -> str:
     """On a CPU Inductor also probes for vector instructions once: kgprof keeps that apart."""
     if isinstance(paid_s, m.Skipped):
         return "its compile time"
-    stages = [each.stages for each in compiled.compilations]
-    by_others = all(isinstance(one, m.CompileStages) and not one.scheduling_s for one in stages)
+    records = run.records
+    by_others = isinstance(records, CompileRecords) and all(
+        graph.cuda_graphs is None for graph in records.graphs
+    )
     beside = "" if device == "cuda" or by_others else " (without the vector-ISA probe)"
     # of a script those before TRACE's steps are timed
     is_all = all(call < len(compiled.call_us) for call in _compiling(compiled))
