@@ -105,7 +105,7 @@ class FailedCompile(Event):
     function: str
     error: str  # the exception's type
     refusal: m.Refusal
-    calls: tuple[int, ...]
+    calls: tuple[int, ...]  # the step of each time
     fix: str = ""
     # of a recompile that the program makes an error: the guard in words, and the line that does
     guard: str = ""
@@ -201,7 +201,7 @@ def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
     """One event a place, whatever the number of calls that tried again."""
     return tuple(
         msgspec.structs.replace(
-            same[0], calls=tuple(sorted({call for event in same for call in event.calls}))
+            same[0], calls=tuple(sorted(call for event in same for call in event.calls))
         )
         for trace in evidence.compilers_and_cut_off
         for same in grouped(_of_run(trace), lambda event: (event.location, event.error))
@@ -326,13 +326,15 @@ def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: FailedCompile) -> m.Finding:
-    times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
+    times = f" {len(event.calls)} times" if len(event.calls) > 1 else ""
     cause = event.refusal.cause
     if event.error == _REFUSED:
         return _forbidden(event, times)
     why = because(cause, event.library)
     words = cause.explanation if event.fix and not cause.gb_id else cause.words
+    no_fix = ""
     if event.error == _OVER_THE_LIMIT:
+        no_fix = "the finding about its recompiles says what to change"
         words = (
             "torch's recompile limit was reached, and the program makes that an error "
             "(fullgraph=True or fail_on_recompile_limit_hit)"
@@ -347,6 +349,7 @@ def _finding(event: FailedCompile) -> m.Finding:
         refusal=event.refusal,
         detail=detail_of(cause),
         fix=event.fix,
+        no_fix=no_fix,
     )
 
 

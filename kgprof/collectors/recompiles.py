@@ -716,10 +716,12 @@ class Advised:
 
     def _not_static(self) -> str:
         """Write the torch.compile with dynamic=False that compiled it without that, if one did."""
-        owners = (compiled_callables.of_compilation(self.trace, each) for each in self.compiled)
-        lines = {each.compiled_at for each in owners if each is not None and each.compiled_at}
+        found = (compiled_callables.of_compilation(self.trace, each) for each in self.compiled)
+        owners = [each for each in found if each is not None]
+        lines = {each.compiled_at for each in owners if each.compiled_at}
         calls = (not_static(self.trace.source.tree(line.file), line.line) for line in lines)
-        return next(filter(None, calls), "")
+        is_static = any(each.is_static for each in owners)  # by an argument that no text shows
+        return next(filter(None, calls), "torch.compile(...)" if is_static else "")
 
     def _is_behind_a_break(self, guard: Guard) -> bool:
         """Whether only code that goes on behind a graph break looked at this property of a

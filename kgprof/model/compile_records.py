@@ -132,6 +132,7 @@ class CompiledCallable(Model):
     offered: SourceLine
     # the project's line that called torch.compile; None where it was before
     compiled_at: SourceLine | None = None
+    is_static: bool = False  # torch.compile was given dynamic=False
     called_at: SourceLine | None = None  # the project's line that called it first
     calls: dict[int, int] = {}
     eager: dict[int, int] = {}

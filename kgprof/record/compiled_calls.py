@@ -276,6 +276,7 @@ class CompiledCalls(Source):
             definition=_place(definition),
             offered=_place(offered),
             compiled_at=self._compiled_at.get(context),
+            is_static=getattr(context, "_dynamic", None) is False,
             called_at=line_of(caller),
             compiled_before=seen is not None and seen() is offered,
         )

@@ -167,6 +167,7 @@ def test_a_stance_is_kept_with_the_line_that_set_it_and_its_calls() -> None:
     with ran_in_python(plain.__code__) as python_ran:
         (called,) = recorded(step)
 
+    assert called.is_static
     assert called.eager == {2: 1, 4: 1, 5: 1}
     assert called.stances == {"eager_on_recompile": {2: 1, 4: 1, 5: 1}}
     assert called.stance_set_at is not None
