@@ -55,6 +55,7 @@ DTYPE = Guard(
 
 AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
 AT_LINE = written.called(STEP, compiled_at=AT_STEP)
+STATIC = written.called(STEP, is_static=True)
 FIX = (
     "x = x.to(torch.float32)  # before the call, if it only reads x and its results may have this "
     "dtype, too: one for all calls"
@@ -243,11 +244,8 @@ def test_a_size_that_was_dynamic_and_failed_is_not_to_be_marked() -> None:
     [
         (compiled("1/0", written.TRAIN), (), "torch.compile(..., dynamic=True)"),
         # its torch.compile is given dynamic=False
-        (
-            compiled("1/0", written.TRAIN),
-            (written.called(STEP, compiled_at=AT_STEP),),
-            "torch.compile()",
-        ),
+        (compiled("1/0", written.TRAIN), (AT_LINE,), "torch.compile()"),
+        (compiled("1/0", written.TRAIN), (STATIC,), "torch.compile(...)  # without dynamic=False"),
         (compiled("1/0", written.TRAIN, fail_type="Unsupported"), (), "torch._dynamo.maybe_mark"),
         (compiled("1/0", written.REPORT), (), "torch._dynamo.maybe_mark"),
     ],
