@@ -181,6 +181,7 @@ def _compiled_inside(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[s
         and frame != skipped
         and compiled.call >= since
         and not (compiled.failed or compiled.is_empty or is_resumed(frame.function))
+        and compiled.metrics.get("graph_op_count") != 0
         and frame.file in trace.source.own
         and compiled_callables.of_compilation(trace, compiled) in called
     ]

@@ -770,7 +770,8 @@ def _fix(event: Sync) -> str:
     if event.operator == SYNC_DEBUG and cause in COPIES:
         return _not_waiting(event)
     if cause not in SIZED:
-        if event.is_used_at_once:
+        # behind a break that is mended, a list that grows recompiles the whole function
+        if event.is_used_at_once or event.where == BREAK:
             return ""
         return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
     if cause == "nonzero" and not any(name in event.expression for name in ("nonzero", "where")):

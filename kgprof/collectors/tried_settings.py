@@ -16,6 +16,7 @@ from kgprof.reading.structured_trace import Compiled, RunTrace
 from kgprof.wording import plural
 
 NOT_TRIED = "not tried"
+LIMIT = 8  # torch._dynamo.config.recompile_limit, if the program does not set it
 _Line = tuple[str, int]
 _Failure = tuple[m.SourceLine, str]
 
@@ -78,10 +79,12 @@ class TriedSettings:
         return f"tried: compiled {plural(after, 'time')} instead of {before:,}"
 
     def _ends_as_well(self, control: m.Control) -> bool:
-        """Tell whether nothing fails that did not fail before; a program may catch what torch
-        raises."""
+        """Tell whether nothing fails that did not fail before, which a program may catch, and
+        nothing else is compiled up to torch's limit, as a function that a mended break is now part
+        of."""
         is_whole = control.exit.outcome is m.Outcome.OK
-        return is_whole and _failures(control.counts) <= self._failed
+        is_bounded = _at_the_limit(control.counts) <= self._limited
+        return is_whole and is_bounded and _failures(control.counts) <= self._failed
 
     @property
     def _by_name(self) -> Iterator[tuple[str, m.Control]]:
@@ -100,7 +103,15 @@ class TriedSettings:
 
     @cached_property
     def _failed(self) -> frozenset[_Failure]:
-        return _failures(code_counts(each.metrics for each in self._trace.compiled))
+        return _failures(self._counts)
+
+    @cached_property
+    def _limited(self) -> frozenset[m.SourceLine]:
+        return _at_the_limit(self._counts)
+
+    @cached_property
+    def _counts(self) -> tuple[m.CodeCount, ...]:
+        return code_counts(each.metrics for each in self._trace.compiled)
 
 
 def tried_or_not(code: str, tried: Mapping[str, str], otherwise: str) -> str:
@@ -120,6 +131,10 @@ def _lines_of(finding: m.Finding) -> set[_Line]:
     stack = outside_dynamo(finding.refusal.stack) if finding.refusal is not None else ()
     places = (finding.location, *stack[-1:])
     return {(place.file, place.line) for place in places if place is not None}
+
+
+def _at_the_limit(counts: Iterable[m.CodeCount]) -> frozenset[m.SourceLine]:
+    return frozenset(count.code for count in counts if count.times >= LIMIT)
 
 
 def _failures(counts: Iterable[m.CodeCount]) -> frozenset[_Failure]:

@@ -615,11 +615,21 @@ def test_two_ways_to_read_in_one_line_are_both_said() -> None:
     assert finding.message.endswith("2 times per step")
 
 
-@pytest.mark.parametrize(("is_used", "has_code"), [(False, True), (True, False)])
-def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(is_used: bool, has_code: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_used", "where", "has_code"),
+    [
+        (False, "eager", True),
+        (True, "eager", False),
+        # without the break, a list that grows there recompiles the whole function
+        (False, "break", False),
+    ],
+)
+def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(
+    is_used: bool, where: str, has_code: bool
+) -> None:
     (event,) = events(read())
     place = msgspec.structs.replace(event.location, text="total += loss.item()")
-    event = msgspec.structs.replace(event, location=place, is_used_at_once=is_used)
+    event = msgspec.structs.replace(event, location=place, is_used_at_once=is_used, where=where)
 
     (finding,) = syncs.diagnose((event,))
 

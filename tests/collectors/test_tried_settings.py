@@ -106,6 +106,8 @@ def test_a_line_that_breaks_no_more_is_the_comment_where_the_graphs_are_as_many(
         # a program that catches what torch raises
         trial(graphs=0, counts=(CodeCount(code=code(STEP), failures=("BackendCompilerFailed",)),)),
         trial(counts=(CodeCount(code=SourceLine(file="", line=0), failures=("Unsupported",)),)),
+        # without the break its caller is compiled for each new value, up to the limit
+        trial(counts=(CodeCount(code=code(STEP), times=8),)),
     ],
 )
 def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) -> None:
