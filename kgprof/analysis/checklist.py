@@ -4,8 +4,7 @@ fail, not observed.
 An item fails by findings (or figures) of this Profile and names them. It passes only by something
 that was seen, in runs in which its rules were looked for (the Profile's coverage): where they were
 not, or there was nothing to look at, it is not observed, with the reason. What a practice forbids
-is judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True``
-stands in it, but whether it would hold.
+is judged by its effect and not by the words of the program.
 
 One item needs to know how declared buffers get their next values, and what the copies cost: kernels
 per step, and their share of the time. A copy is ``copy_`` or ``_foreach_copy_`` called from eager
@@ -343,7 +342,7 @@ def _allocated_once(seen: Seen) -> Answer:
     carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
     return Answer(
         f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
-        f"after warm-up{buffers if declared else ''}",
+        f"in the runs watched after warm-up{buffers if declared else ''}",
         seen.unwatched or unclear,
         against,
         [
@@ -374,7 +373,9 @@ def _no_writes_inside(seen: Seen) -> Answer:
     """A script's findings are about CUDA graphs alone; what it writes to is named here."""
     written = [event for run in seen.tensors for event in mutations.writes(run)]
     moving = [event for event in written if event.kind != mutations.FIXED]
-    fixed = "only to inputs with fixed addresses" if written else "to no input"
+    fixed = (
+        "only to inputs with fixed addresses" if written else "to no argument or captured tensor"
+    )
     if moving:
         fixed += " or in a library's function, as an optimizer's"
     against = seen.of(mutations.INPUT_MUTATED)
@@ -521,7 +522,7 @@ def _no_dynamic_shapes(seen: Seen) -> Answer:
         if any(".size()" in source for source in sources):
             what_to_do = "right if they change, else torch.compile(dynamic=False)"
             symbolic.append(f"{run.key.slug} has symbolic sizes: {what_to_do}")
-    return _in_compiled(seen, "every size is a constant", failed=symbolic)
+    return _in_compiled(seen, "no size of an input is symbolic", failed=symbolic)
 
 
 def _refusals(seen: Seen) -> Iterator[tuple[m.TorchCause, m.Finding]]:
@@ -777,7 +778,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "(torch.compiler.cudagraph_mark_step_begin())",
         _steps_marked,
     ),
-    ("static-shapes", "Every call has the same shapes", _static_shapes),
+    ("static-shapes", "Changing sizes cause no recompile", _static_shapes),
     ("no-reads-inside", "No sync inside a compiled function", _no_reads_inside),
     (
         "cuda-graphs-tried",
@@ -786,10 +787,10 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "whole-graphs",
-        "Every compiled function is one graph (fullgraph=True would work)",
+        "Compiled functions have no avoidable graph break",
         _whole_graphs,
     ),
-    ("no-dynamic-shapes", "No dynamic shapes are compiled", _no_dynamic_shapes),
+    ("no-dynamic-shapes", "No input is compiled with dynamic sizes", _no_dynamic_shapes),
     (
         "no-branch-on-values",
         "No Python branch on a tensor's value in compiled code",

@@ -159,6 +159,35 @@ def test_it_passes_it_fails_and_it_is_not_observed(practice: str, load: Load) ->
     assert all(item.evidence for item in found)
 
 
+@pytest.mark.parametrize(
+    ("practice", "program", "untrue"),
+    [
+        ("static-shapes", "size_dynamic", "same shapes"),
+        ("no-dynamic-shapes", "int_argument", "every size"),
+        ("whole-graphs", "optimizer_step", "fullgraph"),
+    ],
+)
+def test_a_practice_that_passes_claims_no_more_than_was_looked_at(
+    practice: str, program: str, untrue: str, load: Load
+) -> None:
+    """Sizes that change without a recompile, an integer that becomes a size, and a break that torch
+    makes on purpose."""
+    item = items(load(COMPILER, program))[practice]
+
+    assert item.status == PracticeStatus.PASS
+    assert untrue not in item.title + item.evidence
+
+
+def test_addresses_are_told_of_the_runs_that_were_watched() -> None:
+    """One call of a compiled function in a step, of more than eight, may move an input unseen."""
+    once = written_tensors.graph(written_tensors.given(), unwatched_runs=40)
+
+    item = items(written_tensors.recording(once))["buffers-allocated-once"]
+
+    assert item.status == PracticeStatus.PASS
+    assert "in the runs watched" in item.evidence
+
+
 @pytest.mark.parametrize("practice", ["cond-predicate", "cond-branches-match"])
 def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, load: Load) -> None:
     programs = ("cond_predicate", "cond_returns_operand", "locals_written")
@@ -585,7 +614,7 @@ def test_a_graph_that_writes_to_nothing_is_said_to() -> None:
 
     item = of_a_script(still)["no-writes-inside"]
 
-    assert (item.status, item.evidence.endswith(" wrote to no input")) == ("pass", True)
+    assert (item.status, "no input" in item.evidence) == ("pass", False)
 
 
 @pytest.mark.parametrize(
