@@ -422,7 +422,7 @@ def _copied_outside(seen: Seen) -> Answer:
 
 def _steps_marked(seen: Seen) -> Answer:
     events = seen.evidence.once(aliases.collect)
-    held = {_at(event) for event in events if event.kind == aliases.REPLAY and event.serious}
+    held = {_at(event) for event in events if event.kind == aliases.REPLAY and seen.on_cuda}
     steps = {run.key.slug: run.tensors.steps_marked for run in seen.tensors}
     marked = [
         f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number

@@ -182,7 +182,7 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
             *_inputs(tensors, graph),
         )
     ]
-    order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
+    order = (REPLAY, VIEW, IDENTITY, INPUTS, INTERNAL, UNKNOWN)
     for events in grouped(
         found, lambda event: (event.rule, line_of(event.location), event.function)
     ):

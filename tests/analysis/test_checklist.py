@@ -22,6 +22,8 @@ from kgprof.model import (
     Checkpoint,
     Level,
     Location,
+    MemoryPass,
+    Overlap,
     PassName,
     PracticeStatus,
     Recording,
@@ -30,6 +32,7 @@ from kgprof.model import (
     ScriptRun,
     Skipped,
     Spread,
+    TensorRecords,
     TradeOff,
 )
 from kgprof.reading import recordings
@@ -176,6 +179,33 @@ def test_a_practice_that_passes_claims_no_more_than_was_looked_at(
 
     assert item.status == PracticeStatus.PASS
     assert untrue not in item.title + item.evidence
+
+
+def test_a_result_that_is_kept_is_seen_beside_two_that_share_memory(load: Load) -> None:
+    recording = load(RUNTIME, "replay_output_held")
+    (run,) = recording.runs
+    assert isinstance(run.memory, MemoryPass)
+    assert isinstance(run.memory.tensors, TensorRecords)
+    view = Overlap(
+        left="output 0",
+        right="output 1",
+        same_object=False,
+        left_memory=written_tensors.lies(),
+        right_memory=written_tensors.lies(),
+        runs=8,
+        first_call=0,
+    )
+    graphs = [
+        msgspec.structs.replace(each, overlaps=(view,), returned_outputs=None)
+        for each in run.memory.tensors.graphs
+    ]
+    tensors = msgspec.structs.replace(run.memory.tensors, graphs=tuple(graphs))
+
+    memory = msgspec.structs.replace(run.memory, tensors=tensors)
+    item = items(with_run(recording, memory=memory))["steps-marked"]
+
+    assert item.status == PracticeStatus.FAIL
+    assert "is kept beyond the next replay" in item.evidence
 
 
 def test_addresses_are_told_of_the_runs_that_were_watched() -> None:
