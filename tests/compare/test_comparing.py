@@ -1149,10 +1149,11 @@ def test_other_settings_are_not_called_the_same() -> None:
     same, other = (compare_words.comparability(comparison(base, head)) for head in (longer, gated))
 
     assert same == (
-        "Both sides have the same machine, versions and torch settings, so times can be compared."
+        "Both sides have the same kind of machine, the same versions and environment variables, "
+        "so times can be compared."
     )
     assert other == (
-        "Both sides have the same machine and versions, but not the same settings: backend "
-        "inductor \u2192 aot_eager."
+        "Both sides have the same kind of machine and the same versions, but not the same "
+        "settings: backend inductor \u2192 aot_eager."
     )
     assert "not the same settings" in by_name("html").render(compare(base, gated))
