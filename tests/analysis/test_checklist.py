@@ -181,6 +181,13 @@ def test_a_practice_that_passes_claims_no_more_than_was_looked_at(
     assert untrue not in item.title + item.evidence
 
 
+def test_the_backward_of_a_compiled_graph_is_no_eager_code(load: Load) -> None:
+    item = items(load(RUNTIME, "sgd_step"))["expensive-parts-compiled"]
+
+    # of 115 us 13 are the forward and 37 the backward, the others the loss and the optimizer
+    assert item.evidence == "launched outside of compiled code: 57% in sgd_step.as-is"
+
+
 def test_a_result_that_is_kept_is_seen_beside_two_that_share_memory(load: Load) -> None:
     recording = load(RUNTIME, "replay_output_held")
     (run,) = recording.runs
