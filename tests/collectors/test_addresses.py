@@ -20,7 +20,7 @@ from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import lines_with, recording, watch
-from tests.collectors.written_tensors import MOVED, buffer, given, graph, held, lies
+from tests.collectors.written_tensors import ALL, MOVED, buffer, given, graph, held, lies
 
 Step = Callable[[int], object]
 
@@ -331,6 +331,17 @@ def test_without_a_copy_in_the_trace_it_is_torchs_rule_and_a_note() -> None:
 
     assert finding.level == Level.NOTE
     assert finding.message.endswith("(by torch's rule; TRACE shows no copy in a compiled region)")
+
+
+def test_a_graph_that_writes_to_what_another_one_made_is_captured_and_copies_the_rest() -> None:
+    made = given(
+        "L['h']", memory=lies(8192), moved=MOVED, written=ALL, made_now={"0/0 output 0": 7}
+    )
+    whole = written_tensors.recording(graph(made, given(), cuda_graphs=True))
+
+    (event,) = (one for one in addresses.collect(Evidence(whole)) if isinstance(one, CopiedInput))
+
+    assert event.names == ("x",)
 
 
 def test_on_a_cpu_it_is_a_prediction() -> None:
