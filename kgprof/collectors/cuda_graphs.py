@@ -203,6 +203,8 @@ class Recorded(m.Model):
     location: m.Location | None
     function: str = ""  # one a piece of the graph: "partition_0"
     inputs: tuple[tuple[int, ...], ...] = ()  # their sizes
+    # the call in which it was compiled: a reset gives out the same ids again
+    compiled_in: int = 0
 
 
 class Replayed(m.Model):
@@ -398,13 +400,15 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
             name = _COMPILE_ID.match(message.text)
             number = name["id"] if name else message.compile_id
             function = _FUNCTION.search(message.text)
+            compiled = trace.compilation(number, message.call)
             yield Recorded(
                 compile_id=number,
                 call=message.call,
                 again=why if why_call == message.call else "",
-                location=_place_of_id(trace, number, message.call),
+                location=place_of(trace, compiled) if compiled else None,
                 function=function["function"] if function else "",
                 inputs=inputs(message.text),
+                compiled_in=compiled.call if compiled else 0,
             )
 
 
@@ -497,7 +501,7 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             for one in _repeated(same, sizes.get(same[0].compile_id, 1))
             if one.call >= event.steady_from
         ]
-        for same in grouped(event.recorded, lambda one: one.compile_id)
+        for same in grouped(event.recorded, lambda one: (one.compile_id, one.compiled_in))
     )
     for recorded in filter(None, late):
         first = recorded[0]

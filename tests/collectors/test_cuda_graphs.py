@@ -311,7 +311,13 @@ def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:
     assert rules(written.on_cuda(*compiled_once(), *twice_early, *late_but_first)) == []
 
 
-# ---------------------------------------------------------------- on a CPU
+def test_after_a_reset_a_graph_of_the_same_id_is_another_one() -> None:
+    """torch._dynamo.reset() gives out the compile ids again."""
+    anew = written.compiled("0/0", written.STEP, call=8)
+
+    whole = written.on_cuda(*compiled_once(), *recorded_graph(1), *anew, *recorded_graph(9))
+
+    assert rules(whole) == []
 
 
 # ---------------------------------------------------------------- a graph for each size
