@@ -355,6 +355,16 @@ def test_a_death_leads_over_a_break_and_both_are_said() -> None:
     assert judged.verdict.reasons == ("fused.default: 1 over the budget of 0 graph-breaks",)
 
 
+def test_a_program_may_ask_for_cuda_graphs_in_any_mode() -> None:
+    """By torch._inductor.config.triton.cudagraphs."""
+    found = profile(finding("KGP301"), device="cuda")
+
+    judged = judge(found, settings(("cudagraph-skips", 0)))
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+    assert checks(judged)["fused.default:cudagraph-skips"].status == "exceeded"
+
+
 def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive() -> None:
     judged = judge(profile(), settings(("cudagraph-skips", 0)))
 
