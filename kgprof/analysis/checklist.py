@@ -815,24 +815,18 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "cond-predicate",
-        "The predicate of torch.cond is one boolean tensor",
-        _cond(None, "any other predicate", "before it ran"),
+        "The predicate of torch.cond is one value",
+        _cond(None, "a predicate of several", "before it ran"),
     ),
     (
         "cond-branches-match",
-        "Both branches of torch.cond return the same number of tensors, with equal shapes and "
-        "dtypes",
-        _cond(None, "branches that differ", "for another reason"),
+        "Both branches of torch.cond return the same number of tensors, with equal dtypes",
+        _cond(None, "branches that differ in them", "for another reason"),
     ),
     (
         "cond-no-aliasing",
         "No branch of torch.cond returns an operand without a copy",
         _cond(aliases.ALIASING, "a branch that returns its operand", "for another reason"),
-    ),
-    (
-        "cond-no-writes",
-        "No branch of torch.cond writes to an operand",
-        _cond(aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
     ),
     (
         "cond-costs-cuda-graphs",
