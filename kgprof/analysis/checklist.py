@@ -584,7 +584,7 @@ def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compi
 def _no_recompile_in_loop(seen: Seen) -> Answer:
     told_apart = {*seen.compiled} & {*seen.looked_for(*recompiles.RULES)}
     recorded = {run.key: run.compile for run in seen.evidence.recording.runs}
-    warm = {}
+    warm = []
     late = []
     for run in seen.runs:
         made, record = run.compile, recorded[run.key]
@@ -592,20 +592,17 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
             continue
         if isinstance(record, m.Skipped) or any(one.call is None for one in made.compilations):
             continue
-        compilations = warm[run.key] = _after_warm_up(made, record.steady_from)
+        warm.append(run.key)
+        compilations = _after_warm_up(made, record.steady_from)
         steps = dict.fromkeys((one.function, one.location, one.call) for one in compilations)
         for (function, _), number in Counter(step[:2] for step in steps).items():
             if number > 1:
                 many = plural(number, "step")
                 late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
-    number = sum(map(len, warm.values()))
-    once = (
-        f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each "
-        "function in one step only"
-    )
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     return Answer(
-        once if number else f"nothing was compiled after warm-up in {_named(warm)}",
+        "no function was compiled in two steps after warm-up and the first calls of its module "
+        f"in {_named(warm)}",
         "" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
         against,
         () if against else late[:1],

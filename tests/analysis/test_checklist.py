@@ -279,6 +279,11 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 
 
 LOOP = "no-recompile-in-loop"
+# what is compiled in the first calls of a module is not counted
+NOT_TWICE = (
+    "no function was compiled in two steps after warm-up and the first calls of its module "
+    "in fused.default"
+)
 
 
 @pytest.mark.parametrize(
@@ -315,12 +320,7 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
     ]
 
     assert [(item.status, item.evidence) for item in made] == [
-        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
-        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
-        (
-            PracticeStatus.PASS,
-            "1 compilation after warm-up in fused.default, each function in one step only",
-        ),
+        *[(PracticeStatus.PASS, NOT_TWICE)] * 3,
         (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
     ]
 
@@ -343,10 +343,7 @@ def test_the_first_call_of_another_module_is_no_compilation_in_the_loop() -> Non
 
     item = items(written.recording(*written.compiled_once(), *lines))[LOOP]
 
-    assert (item.status, item.evidence) == (
-        PracticeStatus.PASS,
-        "nothing was compiled after warm-up in fused.default",
-    )
+    assert (item.status, item.evidence) == (PracticeStatus.PASS, NOT_TWICE)
 
 
 def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
@@ -430,7 +427,7 @@ def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
 
     assert len(set(names)) == 1
     assert set(CASES) < set(names[0])
-    assert len(names[0]) == len(set(names[0])) == 26
+    assert len(names[0]) == len(set(names[0])) == 25
 
 
 def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:
