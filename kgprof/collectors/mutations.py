@@ -25,8 +25,8 @@ INPUT_MUTATED = m.Rule(
         "does not capture such a function and launches every kernel from the CPU: the results stay "
         "right, but the graph is lost. Without CUDA graphs the write costs a copy at the end of "
         "the graph. A parameter, a module's buffer or a tensor marked static has a fixed address; "
-        "writing to it is harmless and reported as a note. What an earlier CUDA graph returned "
-        "may be written to as well."
+        "writing to it is harmless and reported as a note. A result of an earlier CUDA "
+        "graph may be written to as well."
     ),
     example=(
         "def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with "
