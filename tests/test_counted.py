@@ -58,8 +58,8 @@ def test_a_plural_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("x",), "the declared buffer x, input of step, moved to a new address"),
-        (("x", "h"), "the declared buffers x, h, inputs of step, moved to a new address"),
+        (("x",), "the declared buffer x, input of step, moved to another address"),
+        (("x", "h"), "the declared buffers x, h, inputs of step, moved to another address"),
     ],
 )
 def test_one_tensor_moves_and_several_move(names: tuple[str, ...], said: str) -> None:

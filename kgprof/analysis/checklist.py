@@ -4,8 +4,7 @@ fail, not observed.
 An item fails by findings (or figures) of this Profile and names them. It passes only by something
 that was seen, in runs in which its rules were looked for (the Profile's coverage): where they were
 not, or there was nothing to look at, it is not observed, with the reason. What a practice forbids
-is judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True``
-stands in it, but whether it would hold.
+is judged by its effect and not by the words of the program.
 
 One item needs to know how declared buffers get their next values, and what the copies cost: kernels
 per step, and their share of the time. A copy is ``copy_`` or ``_foreach_copy_`` called from eager
@@ -343,7 +342,7 @@ def _allocated_once(seen: Seen) -> Answer:
     carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
     return Answer(
         f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
-        f"after warm-up{buffers if declared else ''}",
+        f"in the runs watched after warm-up{buffers if declared else ''}",
         seen.unwatched or unclear,
         against,
         [
@@ -374,7 +373,9 @@ def _no_writes_inside(seen: Seen) -> Answer:
     """A script's findings are about CUDA graphs alone; what it writes to is named here."""
     written = [event for run in seen.tensors for event in mutations.writes(run)]
     moving = [event for event in written if event.kind != mutations.FIXED]
-    fixed = "only to inputs with fixed addresses" if written else "to no input"
+    fixed = (
+        "only to inputs with fixed addresses" if written else "to no argument or captured tensor"
+    )
     if moving:
         fixed += " or in a library's function, as an optimizer's"
     against = seen.of(mutations.INPUT_MUTATED)
@@ -421,7 +422,7 @@ def _copied_outside(seen: Seen) -> Answer:
 
 def _steps_marked(seen: Seen) -> Answer:
     events = seen.evidence.once(aliases.collect)
-    held = {_at(event) for event in events if event.kind == aliases.REPLAY and event.serious}
+    held = {_at(event) for event in events if event.kind == aliases.REPLAY and seen.on_cuda}
     steps = {run.key.slug: run.tensors.steps_marked for run in seen.tensors}
     marked = [
         f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number
@@ -521,7 +522,7 @@ def _no_dynamic_shapes(seen: Seen) -> Answer:
         if any(".size()" in source for source in sources):
             what_to_do = "right if they change, else torch.compile(dynamic=False)"
             symbolic.append(f"{run.key.slug} has symbolic sizes: {what_to_do}")
-    return _in_compiled(seen, "every size is a constant", failed=symbolic)
+    return _in_compiled(seen, "no size of an input is symbolic", failed=symbolic)
 
 
 def _refusals(seen: Seen) -> Iterator[tuple[m.TorchCause, m.Finding]]:
@@ -583,7 +584,7 @@ def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compi
 def _no_recompile_in_loop(seen: Seen) -> Answer:
     told_apart = {*seen.compiled} & {*seen.looked_for(*recompiles.RULES)}
     recorded = {run.key: run.compile for run in seen.evidence.recording.runs}
-    warm = {}
+    warm = []
     late = []
     for run in seen.runs:
         made, record = run.compile, recorded[run.key]
@@ -591,20 +592,17 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
             continue
         if isinstance(record, m.Skipped) or any(one.call is None for one in made.compilations):
             continue
-        compilations = warm[run.key] = _after_warm_up(made, record.steady_from)
+        warm.append(run.key)
+        compilations = _after_warm_up(made, record.steady_from)
         steps = dict.fromkeys((one.function, one.location, one.call) for one in compilations)
         for (function, _), number in Counter(step[:2] for step in steps).items():
             if number > 1:
                 many = plural(number, "step")
                 late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
-    number = sum(map(len, warm.values()))
-    once = (
-        f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each "
-        "function in one step only"
-    )
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     return Answer(
-        once if number else f"nothing was compiled after warm-up in {_named(warm)}",
+        "no function was compiled in two steps after warm-up and the first calls of its module "
+        f"in {_named(warm)}",
         "" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
         against,
         () if against else late[:1],
@@ -777,7 +775,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "(torch.compiler.cudagraph_mark_step_begin())",
         _steps_marked,
     ),
-    ("static-shapes", "Every call has the same shapes", _static_shapes),
+    ("static-shapes", "Changing sizes cause no recompile", _static_shapes),
     ("no-reads-inside", "No sync inside a compiled function", _no_reads_inside),
     (
         "cuda-graphs-tried",
@@ -786,10 +784,10 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "whole-graphs",
-        "Every compiled function is one graph (fullgraph=True would work)",
+        "Compiled functions have no avoidable graph break",
         _whole_graphs,
     ),
-    ("no-dynamic-shapes", "No dynamic shapes are compiled", _no_dynamic_shapes),
+    ("no-dynamic-shapes", "No input is compiled with dynamic sizes", _no_dynamic_shapes),
     (
         "no-branch-on-values",
         "No Python branch on a tensor's value in compiled code",
@@ -814,24 +812,18 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "cond-predicate",
-        "The predicate of torch.cond is one boolean tensor",
-        _cond(None, "any other predicate", "before it ran"),
+        "The predicate of torch.cond is one value",
+        _cond(None, "a predicate of several", "before it ran"),
     ),
     (
         "cond-branches-match",
-        "Both branches of torch.cond return the same number of tensors, with equal shapes and "
-        "dtypes",
-        _cond(None, "branches that differ", "for another reason"),
+        "Both branches of torch.cond return the same number of tensors, with equal dtypes",
+        _cond(None, "branches that differ in them", "for another reason"),
     ),
     (
         "cond-no-aliasing",
         "No branch of torch.cond returns an operand without a copy",
         _cond(aliases.ALIASING, "a branch that returns its operand", "for another reason"),
-    ),
-    (
-        "cond-no-writes",
-        "No branch of torch.cond writes to an operand",
-        _cond(aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
     ),
     (
         "cond-costs-cuda-graphs",

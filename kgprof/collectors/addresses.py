@@ -393,15 +393,15 @@ def _moved(event: AddressChange) -> m.Finding:
     )
     what = f"{buffers if event.declared else ''}{names}{taken}"
     serious = event.declared or event.cuda_graphs or event.carried
-    why = "it is new memory, and the operation that allocated it was not observed"
+    why = ""
     if event.carried:
         earlier = " in an earlier call" if event.functions else ""
-        why = f"it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
+        why = f": it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
     why += "; it is assigned on more than one line" if event.is_assigned_often else ""
     return finding(
         UNSTABLE,
         event,
-        f"{what} moved to a new address {times}, last in step {event.calls[-1]}: {why}",
+        f"{what} moved to another address {times}, last in step {event.calls[-1]}{why}",
         event.identity,
         *event.names,
         level=m.Level.WARNING if serious else m.Level.NOTE,

@@ -116,8 +116,9 @@ COND = m.Rule(
         "twice, or writes to an operand."
     ),
     why=(
-        "torch.cond always refuses this, in eager mode too, and no fallback catches the error. A "
-        "branch must return new memory, because the caller cannot know which branch ran."
+        "torch.cond refuses this, in eager mode too, and no fallback catches the error; under "
+        "torch.no_grad() torch 2.13 accepts a write. A branch must return new memory, because the "
+        "caller cannot know which branch ran."
     ),
     example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
     remedy=(
@@ -182,7 +183,7 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
             *_inputs(tensors, graph),
         )
     ]
-    order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
+    order = (REPLAY, VIEW, IDENTITY, INPUTS, INTERNAL, UNKNOWN)
     for events in grouped(
         found, lambda event: (event.rule, line_of(event.location), event.function)
     ):

@@ -7,8 +7,7 @@ and within each compiled region, so that a graph that torch left out in silence 
 that run. Messages are told apart by the function of torch's that logged them (the same in 2.11 and
 2.13), their text is kept as it stands.
 
-On a CPU run none of this can be observed. What can be said beforehand is which compiled functions
-write to an input that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
+On a CPU run none of this can be observed.
 """
 
 import re
@@ -24,13 +23,13 @@ from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_sizes import GraphSizes, graph_sizes, inputs
 from kgprof.collectors.recompiles import place_of
-from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES, last_name, said
+from kgprof.collectors.tensor_facts import last_name, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import and_more, figure, plural
+from kgprof.wording import figure, plural
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -53,10 +52,7 @@ SKIPPED = m.Rule(
         "to the CPU) out of the function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=(
-        (m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),
-        (m.Witness.CPU, m.Witness.GRAPH_HOOK, m.Witness.METADATA),
-    ),
+    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -147,7 +143,7 @@ KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like
 REGION = "Torch-Compiled Region: "  # and the compile id
 # What a trace has of a recording, and of the first run of a size; the last is CUDA's own call.
 RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBeginCapture")
-NAMED = 2  # inputs, in a message
+NAMED = 2  # numbers, in a message
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
 NEW_START = (
@@ -175,8 +171,6 @@ _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
 _FUNCTION = re.compile(r"function=(?P<function>[^,=]+),")
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
-_MUTATES = re.compile(r"\bmutates_data=(True|False)")
-_OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
 class Skip(m.Model):
@@ -209,14 +203,8 @@ class Recorded(m.Model):
     location: m.Location | None
     function: str = ""  # one a piece of the graph: "partition_0"
     inputs: tuple[tuple[int, ...], ...] = ()  # their sizes
-
-
-class WrittenInput(m.Model):
-    """An input that a compiled graph writes to and that has no fixed address."""
-
-    compile_id: str
-    inputs: tuple[str, ...]
-    location: m.Location | None
+    # the call in which it was compiled: a reset gives out the same ids again
+    compiled_in: int = 0
 
 
 class Replayed(m.Model):
@@ -241,7 +229,6 @@ class CudaGraphs(Event):
     recorded: tuple[Recorded, ...] | m.Skipped
     skips: tuple[Skip, ...]
     partitions: tuple[Partitioning, ...]
-    would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
     sizes: tuple[GraphSizes, ...] = ()  # compilations that have a graph for each of several sizes
@@ -275,11 +262,8 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
     recorded = tuple(_recorded(trace)) if on_cuda else ()
     skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
-    would_skip = () if on_cuda else tuple(_written_inputs(trace))
     placed = (
-        event.location
-        for events in (skips, partitions, would_skip, replayed, recorded)
-        for event in events
+        event.location for events in (skips, partitions, replayed, recorded) for event in events
     )
     # What Inductor was told at each graph; the mode alone where the graph hook was not there.
     asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
@@ -291,7 +275,6 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         recorded=recorded if on_cuda else NOT_ON_CPU,
         skips=skips,
         partitions=partitions,
-        would_skip=would_skip,
         steady_from=trace.steady_from,
         replayed=tuple(replayed),
         sizes=graph_sizes(run, trace, {each.compile_id: each.location for each in recorded}),
@@ -417,37 +400,15 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
             name = _COMPILE_ID.match(message.text)
             number = name["id"] if name else message.compile_id
             function = _FUNCTION.search(message.text)
+            compiled = trace.compilation(number, message.call)
             yield Recorded(
                 compile_id=number,
                 call=message.call,
                 again=why if why_call == message.call else "",
-                location=_place_of_id(trace, number, message.call),
+                location=place_of(trace, compiled) if compiled else None,
                 function=function["function"] if function else "",
                 inputs=inputs(message.text),
-            )
-
-
-def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
-    """From AOTAutograd's own view of each forward graph; its inputs are in Dynamo's order."""
-    names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
-    others = {graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs is False}
-    for record in trace.artifacts(METADATA):
-        name = compile_id(record.metadata)
-        if name in others:
-            continue
-        text = record.payload or ""
-        written = {
-            i
-            for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0]))
-            if found == "True"
-        }
-        static = STATIC_INDICES.search(text)
-        fixed = {int(i) for i in static[1].split(",") if i.strip()} if static else set()
-        inputs = names.get(name, ())
-        if moved := sorted(written - fixed):
-            known = tuple(inputs[i] if i < len(inputs) else f"input {i}" for i in moved)
-            yield WrittenInput(
-                compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call)
+                compiled_in=compiled.call if compiled else 0,
             )
 
 
@@ -466,14 +427,6 @@ def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[m.Finding, ...]:
 def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
     for skip in event.skips:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
-    for written in event.would_skip:  # a prediction is told as a note: nothing was skipped here
-        name = written.location.function if written.location else "a compiled graph"
-        what = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to "
-        every = what + ", ".join(written.inputs)
-        found = _finding(
-            SKIPPED, event, written.location, what + _named_first(written.inputs), identity=every
-        )
-        yield msgspec.structs.replace(found, level=m.Level.NOTE)
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls
         # them.
@@ -526,12 +479,6 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
     yield from _for_sizes(event)
 
 
-def _named_first(inputs: Sequence[str]) -> str:
-    """As the program has them: "self.h, mask and 10 more"."""
-    more = and_more(inputs, NAMED)
-    return ", ".join(said(name) for name in inputs[:NAMED]) + more
-
-
 def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
     """Whether torch logged a skip of its compilation, or of its function."""
     functions = {
@@ -554,7 +501,7 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             for one in _repeated(same, sizes.get(same[0].compile_id, 1))
             if one.call >= event.steady_from
         ]
-        for same in grouped(event.recorded, lambda one: one.compile_id)
+        for same in grouped(event.recorded, lambda one: (one.compile_id, one.compiled_in))
     )
     for recorded in filter(None, late):
         first = recorded[0]

@@ -25,7 +25,8 @@ INPUT_MUTATED = m.Rule(
         "does not capture such a function and launches every kernel from the CPU: the results stay "
         "right, but the graph is lost. Without CUDA graphs the write costs a copy at the end of "
         "the graph. A parameter, a module's buffer or a tensor marked static has a fixed address; "
-        "writing to it is harmless and reported as a note."
+        "writing to it is harmless and reported as a note. A result of an earlier CUDA "
+        "graph may be written to as well."
     ),
     example=(
         "def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with "
@@ -76,7 +77,6 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
                     dict.fromkeys(name for event in events for name in event.operators)
                 ),
                 kind=min((event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index),
-                cuda_graphs=any(event.cuda_graphs for event in events),
                 calls=max(event.calls for event in events),
             )
             lines.append(line)
@@ -148,8 +148,6 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
             CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
             FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
         }[event.kind]
-        if event.kind != FIXED and event.cuda_graphs:
-            what += "; torch does not capture it as a CUDA graph"
         findings.append(
             finding(
                 INPUT_MUTATED,

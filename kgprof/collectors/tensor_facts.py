@@ -211,10 +211,11 @@ def is_written(graph: m.WatchedGraph, index: int) -> bool:
 
 
 def writes_what_moves(graph: m.WatchedGraph) -> bool:
-    """Whether the graph writes to an input at no fixed address: torch makes no CUDA graph of it
-    then."""
+    """Whether the graph writes to an input at no fixed address, which no other graph made: torch
+    makes no CUDA graph of it then."""
     return any(
-        is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs)
+        is_written(graph, index) and not one.static and not any(held.made_now for held in one.held)
+        for index, one in enumerate(graph.inputs)
     )
 
 

@@ -276,7 +276,6 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.CALLS: _calls,
     **{witness: _capture(witness) for witness in CAPTURES},
     m.Witness.COMPILED_CALLS: _compiled_calls,
-    m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
     m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
     m.Witness.TIMING: _timing,
     m.Witness.LOADER_CLOCK: _loader_clock,

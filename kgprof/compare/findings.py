@@ -46,7 +46,13 @@ def compared_findings(
         row = _judged(m.FindingStatus.NEW, finding, 0, finding.count, base)
         is_new = row.is_new
         compared.append(replace(row, fails=is_new and would_fail(finding, fail_on)))
+    new = {
+        finding.fingerprint: _SEVERITY[finding.level] for finding in after if finding.fingerprint
+    }
     for finding in before:
+        # what became severer is new, and was not fixed
+        if new.get(finding.fingerprint, _SEVERITY[finding.level]) < _SEVERITY[finding.level]:
+            continue
         compared.append(_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head))
     for was, finding in pairs:
         compared.append(_judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count))

@@ -133,7 +133,9 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
     if not found:
-        return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
+        return m.Verdict(
+            status=m.VerdictStatus.OK, text=_passed(compared, root), reasons=_also(compared)
+        )
     first = found[0]
     code = first.exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
@@ -208,7 +210,10 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-def _passed(compared: m.Comparison) -> str:
+def _passed(compared: m.Comparison, root: str) -> str:
+    # with --fail-on never
+    if worse := next(_regressions(compared, root), None):
+        return f"worse, but --fail-on never: {worse.text}"
     times = [
         metric
         for run in compared.runs
@@ -225,10 +230,6 @@ def _passed(compared: m.Comparison) -> str:
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
         return f"{_nothing_new(compared)} in {runs}; no time was compared"
-    # with --fail-on never
-    slower = next((metric for metric in times if metric.verdict is _WORSE), None)
-    if slower:
-        return f"slower, but --fail-on never: {slower.run.slug}: {metric_words(slower)}"
     return (
         f"no regression: every time is within its limit in {runs}, and there is "
         f"{_nothing_new(compared)}"

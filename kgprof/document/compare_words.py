@@ -350,9 +350,13 @@ def comparability(comparison: m.Comparison) -> str:
         names = ", ".join(
             f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing
         )
-        return f"Both sides have the same machine and versions, but not the same settings: {names}."
+        return (
+            "Both sides have the same kind of machine and the same versions, but not the same "
+            f"settings: {names}."
+        )
     return (
-        "Both sides have the same machine, versions and torch settings, so times can be compared."
+        "Both sides have the same kind of machine, the same versions and environment variables, "
+        "so times can be compared."
     )
 
 

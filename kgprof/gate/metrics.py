@@ -150,7 +150,9 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
         return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
-    if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES:
+    # or the program itself asks for them, and torch left one out
+    found = any(f.run == run.key and f.rule in metric.rules for f in profile.findings)
+    if metric.cuda_only and run.key.mode not in CUDAGRAPH_MODES and not found:
         return f"mode {run.key.mode} does not request CUDA graphs"
     if profile.options.backend and metric.generated_code:
         return f"backend {profile.options.backend} generates no code"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
@@ -314,18 +315,12 @@ def _not_looked_for(rule: str, profile: m.Profile) -> str:
     """Why findings of the rule may be missing; empty if every run was looked at."""
     if profile.options.strategies or profile.options.modes:
         return "only some strategies or modes were requested"
-    topic = next((known.topic for known in profile.rules if known.id == rule), m.Topic.UNKNOWN)
     for run in profile.runs:
         counting = [metric for metric in METRICS if rule in metric.rules]
         reasons = [why_not_observed(metric, run, profile) for metric in counting]
         if run.exit.outcome != "ok":
             reasons.append(f"the run {run.exit.words}")
-        elif topic is m.Topic.COMPILATION and isinstance(run.compile, m.Skipped):
-            reasons.append(run.compile.reason)
-        elif topic is m.Topic.CUDA_GRAPHS and profile.device != "cuda":
-            reasons.append("CUDA graphs are not observable on a CPU run")
-        elif topic in (m.Topic.SYNCS, m.Topic.TENSORS) and isinstance(run.memory, m.Skipped):
-            reasons.append(run.memory.reason)
+        reasons.append(coverage.missing(profile.coverage, run.key, rule))
         if any(reasons):
             return f"{run.key.slug}: {next(filter(None, reasons))}"
     return ""

@@ -26,6 +26,7 @@ from kgprof.reading.launches import Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
+BACKWARD = "CompiledFunctionBackward"  # of any compiled graph: autograd runs it, in no region
 # Inductor's, an annotation where shapes are recorded
 GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "
 UNATTRIBUTED = "(unattributed)"

@@ -163,7 +163,9 @@ def _of_device(
         graph_launches=_launches(columns, counted, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=collectives.by_span(columns, work, timeline.step_marks(columns)),
-        by_region=collectives.by_span(columns, work, columns.named(collectives.REGION_PREFIX)),
+        by_region=collectives.by_span(
+            columns, work, columns.named(REGION_PREFIX, collectives.BACKWARD)
+        ),
         by_span=collectives.by_span(columns, work, collectives.users_spans(columns)),
         queue=launches.queue(columns, work, window),
         timeline=step_timeline(columns, work, kinds),

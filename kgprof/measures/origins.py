@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
+from kgprof.measures.collectives import BACKWARD, GENERATED_CODE_PREFIX, REGION_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices, Mask
@@ -42,14 +42,11 @@ _DISPATCHED = "torch.ops."
 _CALLED = re.compile(
     r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)"
 )
-# AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which
-# is in no region.
 CASTS = ("aten::to", "aten::_to_copy")
 # see m.GRADIENTS_ADDED
 ENGINE = "autograd::engine::evaluate_function"
 ADDS = ("aten::add", "aten::add_")
-DIFFERENTIATED = "CompiledFunction"
-_BACKWARD = "CompiledFunctionBackward"
+DIFFERENTIATED = "CompiledFunction"  # AOTAutograd's name for a graph that is differentiated
 
 # Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None:
 # either. DDP splits what one compile id stands for into a graph per bucket, which only their keys
@@ -275,8 +272,8 @@ def _graphs(
         name.removeprefix(GENERATED_CODE_PREFIX).removesuffix(" ##") for name in columns.names
     ]
     keyed = np.array([key in keys for key in key_of], np.bool_)[columns.name]
-    names = columns.called(DIFFERENTIATED, _BACKWARD)
-    backward = columns.called(_BACKWARD)
+    names = columns.called(DIFFERENTIATED, BACKWARD)
+    backward = columns.called(BACKWARD)
     region = columns.named(REGION_PREFIX)
     forward = np.flatnonzero(names & ~backward & (columns.sequence != NONE))
     inside = launches.innermost(columns, region, forward).tolist()

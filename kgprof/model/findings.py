@@ -39,7 +39,7 @@ class Witness(StrEnum):
     GRAPH_HOOK = "graph hook"
     COMPILED_CALLS = "compiled calls"
     CUDA_GRAPH_LOG = "cuda graph log"
-    METADATA = "AOTAutograd"  # what it wrote of each graph: every backend but eager has it
+    METADATA = "AOTAutograd"  # of no rule any more; reports of earlier versions name it
     GENERATED_CODE = "generated code"  # of Inductor
     TIMING = "TIMING"
     LOADER_CLOCK = "loader clock"  # around next() of DataLoaders, in TIMING of a script

@@ -212,7 +212,7 @@ def _facts(profile: m.Profile) -> Sequence[str]:
         changes = " with changes" if environment.git_dirty is True else ""
         facts.append(f"commit {environment.git_commit[:10]}{changes}")
     if profile.comparison is not None and not profile.comparison.environment:
-        facts.append("same machine and versions")
+        facts.append("same kind of machine, same versions")
     return facts
 
 

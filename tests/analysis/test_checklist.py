@@ -3,6 +3,7 @@ them had together."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from kgprof.model import (
     Checkpoint,
     Level,
     Location,
+    MemoryPass,
+    Overlap,
     PassName,
     PracticeStatus,
     Recording,
@@ -30,6 +33,7 @@ from kgprof.model import (
     ScriptRun,
     Skipped,
     Spread,
+    TensorRecords,
     TradeOff,
 )
 from kgprof.reading import recordings
@@ -133,11 +137,6 @@ CASES = {
         (RUNTIME, "cond_returns_operand"),
         (RUNTIME, "locals_written"),
     ),
-    "cond-no-writes": (
-        (RUNTIME, "cond_predicate"),
-        (RUNTIME, "cond_writes_operand"),
-        (RUNTIME, "locals_written"),
-    ),
     "few-reads": ((RUNTIME, "locals_written"), (RUNTIME, "allclose"), (H200, "normalised")),
     "expensive-parts-compiled": (
         (H200, "normalised"),
@@ -159,6 +158,69 @@ def test_it_passes_it_fails_and_it_is_not_observed(practice: str, load: Load) ->
     assert all(item.evidence for item in found)
 
 
+@pytest.mark.parametrize(
+    ("practice", "program", "untrue"),
+    [
+        ("static-shapes", "size_dynamic", "same shapes"),
+        ("no-dynamic-shapes", "int_argument", "every size"),
+        ("whole-graphs", "optimizer_step", "fullgraph"),
+    ],
+)
+def test_a_practice_that_passes_claims_no_more_than_was_looked_at(
+    practice: str, program: str, untrue: str, load: Load
+) -> None:
+    """Sizes that change without a recompile, an integer that becomes a size, and a break that torch
+    makes on purpose."""
+    item = items(load(COMPILER, program))[practice]
+
+    assert item.status == PracticeStatus.PASS
+    assert untrue not in item.title + item.evidence
+
+
+def test_the_backward_of_a_compiled_graph_is_no_eager_code(load: Load) -> None:
+    item = items(load(RUNTIME, "sgd_step"))["expensive-parts-compiled"]
+
+    # of 115 us 13 are the forward and 37 the backward, the others the loss and the optimizer
+    assert item.evidence == "launched outside of compiled code: 57% in sgd_step.as-is"
+
+
+def test_a_result_that_is_kept_is_seen_beside_two_that_share_memory(load: Load) -> None:
+    recording = load(RUNTIME, "replay_output_held")
+    (run,) = recording.runs
+    assert isinstance(run.memory, MemoryPass)
+    assert isinstance(run.memory.tensors, TensorRecords)
+    view = Overlap(
+        left="output 0",
+        right="output 1",
+        same_object=False,
+        left_memory=written_tensors.lies(),
+        right_memory=written_tensors.lies(),
+        runs=8,
+        first_call=0,
+    )
+    graphs = [
+        msgspec.structs.replace(each, overlaps=(view,), returned_outputs=None)
+        for each in run.memory.tensors.graphs
+    ]
+    tensors = msgspec.structs.replace(run.memory.tensors, graphs=tuple(graphs))
+
+    memory = msgspec.structs.replace(run.memory, tensors=tensors)
+    item = items(with_run(recording, memory=memory))["steps-marked"]
+
+    assert item.status == PracticeStatus.FAIL
+    assert "is kept beyond the next replay" in item.evidence
+
+
+def test_addresses_are_told_of_the_runs_that_were_watched() -> None:
+    """One call of a compiled function in a step, of more than eight, may move an input unseen."""
+    once = written_tensors.graph(written_tensors.given(), unwatched_runs=40)
+
+    item = items(written_tensors.recording(once))["buffers-allocated-once"]
+
+    assert item.status == PracticeStatus.PASS
+    assert "in the runs watched" in item.evidence
+
+
 @pytest.mark.parametrize("practice", ["cond-predicate", "cond-branches-match"])
 def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, load: Load) -> None:
     programs = ("cond_predicate", "cond_returns_operand", "locals_written")
@@ -170,6 +232,19 @@ def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, lo
         PracticeStatus.NOT_OBSERVED,
         PracticeStatus.NOT_OBSERVED,
     ]
+
+
+def test_a_cond_that_compiled_proves_only_what_torch_refuses(load: Load) -> None:
+    """torch 2.13 takes a float, a bool and a tensor of one element, branches of other shapes, and
+    writes under no_grad."""
+    said = [
+        f"{item.title} {item.evidence}"
+        for item in items(load(RUNTIME, "cond_predicate")).values()
+        if item.id.startswith("cond") and item.status == PracticeStatus.PASS
+    ]
+
+    assert said
+    assert not [text for text in said if re.search("boolean|shape|any other|writes", text)]
 
 
 def test_a_profile_of_the_device_passes_and_a_cpu_has_none(load: Load) -> None:
@@ -204,6 +279,11 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 
 
 LOOP = "no-recompile-in-loop"
+# what is compiled in the first calls of a module is not counted
+NOT_TWICE = (
+    "no function was compiled in two steps after warm-up and the first calls of its module "
+    "in fused.default"
+)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +320,7 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
     ]
 
     assert [(item.status, item.evidence) for item in made] == [
-        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
-        (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
-        (
-            PracticeStatus.PASS,
-            "1 compilation after warm-up in fused.default, each function in one step only",
-        ),
+        *[(PracticeStatus.PASS, NOT_TWICE)] * 3,
         (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
     ]
 
@@ -268,10 +343,7 @@ def test_the_first_call_of_another_module_is_no_compilation_in_the_loop() -> Non
 
     item = items(written.recording(*written.compiled_once(), *lines))[LOOP]
 
-    assert (item.status, item.evidence) == (
-        PracticeStatus.PASS,
-        "nothing was compiled after warm-up in fused.default",
-    )
+    assert (item.status, item.evidence) == (PracticeStatus.PASS, NOT_TWICE)
 
 
 def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
@@ -355,7 +427,7 @@ def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
 
     assert len(set(names)) == 1
     assert set(CASES) < set(names[0])
-    assert len(names[0]) == len(set(names[0])) == 26
+    assert len(names[0]) == len(set(names[0])) == 25
 
 
 def test_findings_of_the_eager_run_speak_against_nothing(load: Load) -> None:
@@ -585,7 +657,7 @@ def test_a_graph_that_writes_to_nothing_is_said_to() -> None:
 
     item = of_a_script(still)["no-writes-inside"]
 
-    assert (item.status, item.evidence.endswith(" wrote to no input")) == ("pass", True)
+    assert (item.status, "no input" in item.evidence) == ("pass", False)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import lines_with, recording, watch
-from tests.collectors.written_tensors import MOVED, buffer, given, graph, held, lies
+from tests.collectors.written_tensors import ALL, MOVED, buffer, given, graph, held, lies
 
 Step = Callable[[int], object]
 
@@ -67,8 +67,8 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (line("carried"), Level.WARNING)
     assert finding.message == (
-        "x, input of advanced, moved to a new address in 5 of 5 watched steps after warm-up, last "
-        "in step 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
+        "x, input of advanced, moved to another address in 5 of 5 watched steps after warm-up, "
+        "last in step 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
     )
 
 
@@ -80,8 +80,8 @@ def test_of_a_recording_that_does_not_name_the_watched_steps_no_total_is_said() 
     assert isinstance(event, AddressChange)
     older = msgspec.structs.replace(event, steps=0)
     known, unknown = (addresses.diagnose((each,))[0].message for each in (event, older))
-    assert " in 5 of 5 watched steps after warm-up, last in step 7:" in known
-    assert " in 5 steps after warm-up, last in step 7:" in unknown
+    assert " in 5 of 5 watched steps after warm-up, last in step 7" in known
+    assert " in 5 steps after warm-up, last in step 7" in unknown
 
 
 def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> None:
@@ -95,6 +95,19 @@ def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> Non
     assert (batch.level, batch.names) == (Level.NOTE, ("x",))
     assert "made by" not in batch.message
     assert (state.level, state.names) == (Level.WARNING, ("state",))
+
+
+@pytest.mark.parametrize(
+    "lie_in",
+    [torch.zeros(8, 4), [torch.zeros(4) for _ in range(8)]],
+    ids=["slices of one tensor", "a ring of tensors"],
+)
+def test_memory_that_was_there_before_is_not_said_to_be_new(lie_in: Sequence[torch.Tensor]) -> None:
+    (event,) = of(lambda call: advanced(lie_in[call % 8]))
+
+    (finding,) = addresses.diagnose((event,))
+
+    assert "new" not in finding.message
 
 
 class Advancing(torch.nn.Module):
@@ -254,7 +267,7 @@ def test_a_buffer_that_no_graph_takes_as_an_argument_points_at_what_rebinds_it()
     assert use.pattern == "rebound"
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (25, Level.WARNING)
-    assert finding.message.startswith("the declared buffer table.state moved to a new address")
+    assert finding.message.startswith("the declared buffer table.state moved to another address")
 
 
 @pytest.mark.parametrize(
@@ -318,6 +331,17 @@ def test_without_a_copy_in_the_trace_it_is_torchs_rule_and_a_note() -> None:
 
     assert finding.level == Level.NOTE
     assert finding.message.endswith("(by torch's rule; TRACE shows no copy in a compiled region)")
+
+
+def test_a_graph_that_writes_to_what_another_one_made_is_captured_and_copies_the_rest() -> None:
+    made = given(
+        "L['h']", memory=lies(8192), moved=MOVED, written=ALL, made_now={"0/0 output 0": 7}
+    )
+    whole = written_tensors.recording(graph(made, given(), cuda_graphs=True))
+
+    (event,) = (one for one in addresses.collect(Evidence(whole)) if isinstance(one, CopiedInput))
+
+    assert event.names == ("x",)
 
 
 def test_on_a_cpu_it_is_a_prediction() -> None:

@@ -1,9 +1,7 @@
-"""KGP301 to KGP304, from what torch logs and from what the trace proves; and what can be said on a
-CPU."""
+"""KGP301 to KGP304, from what torch logs and from what the trace proves."""
 
 from __future__ import annotations
 
-from pprint import pformat
 from typing import Any
 
 import msgspec
@@ -11,7 +9,7 @@ import pytest
 import torch
 
 from kgprof.collectors import cuda_graphs
-from kgprof.collectors.cuda_graphs import NOT_ON_CPU, CudaGraphs, Partitioning, Recorded, Skip
+from kgprof.collectors.cuda_graphs import CudaGraphs, Partitioning, Recorded, Skip
 from kgprof.model import (
     CompilePass,
     Finding,
@@ -31,7 +29,6 @@ from tests.collectors.written import (
     REDUCE_OVERHEAD,
     STEP_DEF,
     Region,
-    artifact,
     compiled_once,
     partitioned,
     recorded_graph,
@@ -73,7 +70,6 @@ def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
         ),
         skips=(),
         partitions=(),
-        would_skip=(),
         steady_from=3,
         identities={STEPS_DEF: "model.py\0Model.step\0def step(self, x):"},
     )
@@ -117,7 +113,6 @@ def test_of_a_graph_that_was_not_asked_to_be_one_nothing_is_said_beside_one_that
     regions = (Region("0/0", runs=4, graphs=0),)
 
     assert rules(written.on_cuda(*graphs, *told, launches=0, regions=regions)) == []
-    assert rules(written.recording(*graphs, *told, metadata(True))) == []
 
 
 def test_what_the_users_own_torch_compile_asked_for_counts() -> None:
@@ -316,62 +311,13 @@ def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:
     assert rules(written.on_cuda(*compiled_once(), *twice_early, *late_but_first)) == []
 
 
-# ---------------------------------------------------------------- on a CPU
+def test_after_a_reset_a_graph_of_the_same_id_is_another_one() -> None:
+    """torch._dynamo.reset() gives out the compile ids again."""
+    anew = written.compiled("0/0", written.STEP, call=8)
 
+    whole = written.on_cuda(*compiled_once(), *recorded_graph(1), *anew, *recorded_graph(9))
 
-def metadata(*mutates: bool, static: tuple[int, ...] = ()) -> Any:
-    inputs = ",\n ".join(
-        f"InputAliasInfo(is_leaf=True, mutates_data={m}, mutates_metadata=False)" for m in mutates
-    )
-    text = (
-        f"ViewAndMutationMeta(input_info=[{inputs}],\n "
-        "output_info=[OutputAliasInfo(mutates_data=True)],\n"
-        f" static_input_indices={pformat(list(static))})"
-    )
-    return artifact("aot_forward_graph_fw_metadata", "0/0", text)
-
-
-@pytest.mark.parametrize(
-    ("mutates", "static", "names"),
-    [
-        ((False, True), (), "buffer"),
-        ((True, True), (0,), "buffer"),
-        ((True, False, True), (), "x, input 2"),
-        ((True, True, True, True), (), "x, buffer and 2 more"),
-    ],
-)
-def test_what_would_be_skipped_on_cuda_is_a_note(
-    mutates: tuple[bool, ...], static: tuple[int, ...], names: str
-) -> None:
-    lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
-    told = written.GraphRuns(
-        compile_id="0/0", inputs=("L['x']", "L['buffer']"), runs={0: 1}, cuda_graphs=True
-    )
-
-    recording = written.recording(*lines, told, metadata(*mutates, static=static))
-
-    (found,) = cuda_graphs.collect(Evidence(recording))
-    assert (found.launches_per_step, found.recorded) == (NOT_ON_CPU, NOT_ON_CPU)
-    (finding,) = cuda_graphs.diagnose((found,))
-    assert (finding.rule, finding.level, finding.location) == ("KGP301", Level.NOTE, STEPS_DEF)
-    assert (
-        finding.message
-        == f"on CUDA torch would not capture Model.step as a CUDA graph: it writes to {names}"
-    )
-
-
-@pytest.mark.parametrize("caches", [1, 40])
-def test_a_buffer_at_a_fixed_address_may_be_written_to(caches: int) -> None:
-    # given: indices of which torch prints a long list over several lines
-    kept = metadata(*(True,) * caches, False, static=tuple(range(caches)))
-
-    recording = written.recording(*compiled_once(), kept)
-
-    assert cuda_graphs.collect(Evidence(recording))[0].would_skip == ()
-
-
-def test_a_cpu_run_that_asked_for_no_cuda_graphs_gets_no_prediction() -> None:
-    assert rules(written.recording(*compiled_once(), metadata(True))) == []
+    assert rules(whole) == []
 
 
 # ---------------------------------------------------------------- a graph for each size

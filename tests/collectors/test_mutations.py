@@ -181,13 +181,11 @@ def test_training_is_silent() -> None:
     assert events(step) == ()
 
 
-@pytest.mark.parametrize(
-    ("cuda_graphs", "ends"),
-    [(None, "(mul_)"), (True, ("torch does not capture it as a CUDA graph"))],
-)
-def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(
-    cuda_graphs: bool | None, ends: str
+@pytest.mark.parametrize("cuda_graphs", [None, True])
+def test_whether_torch_captures_the_function_is_not_said_because_it_may(
+    cuda_graphs: bool | None,
 ) -> None:
+    """An argument that another CUDA graph made is written to in a CUDA graph."""
     write = written_tensors.InPlace(input=0, operator="mul_", frames=(written_tensors.WRITES,))
     whole = written_tensors.recording(
         graph(given(written=ALL), in_place=(write,), cuda_graphs=cuda_graphs)
@@ -195,8 +193,7 @@ def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(
 
     (finding,) = mutations.diagnose(mutations.collect(Evidence(whole)))
 
-    assert finding.message.startswith("the compiled Model.step writes to its argument x (mul_)")
-    assert finding.message.endswith(ends)
+    assert finding.message == "the compiled Model.step writes to its argument x (mul_)"
 
 
 def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:

@@ -800,6 +800,12 @@ def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
         peaks = msgspec.structs.replace(memory.peaks, allocated_bytes=mib * 2**20)
         return with_run(profile(), memory=msgspec.structs.replace(memory, peaks=peaks))
 
+    never = CompareSettings(budgets={"peak allocated": 10.0}, fail_on="never")
+    faster = msgspec.structs.replace(peak(1400), runs=(timed(peak(1400).runs[0], 0.8 * STEP_US),))
+    for head in (peak(1400), faster):
+        told = compare(peak(1000), head, never).verdict.text
+        assert told.startswith("worse, but --fail-on never: ")
+        assert "peak allocated" in told
     assert causes(peak(1000), peak(1005)) == []
     found = comparison(peak(1000), peak(1400))
     assert [cause.cause for cause in found.causes] == ["memory"]
@@ -1143,10 +1149,11 @@ def test_other_settings_are_not_called_the_same() -> None:
     same, other = (compare_words.comparability(comparison(base, head)) for head in (longer, gated))
 
     assert same == (
-        "Both sides have the same machine, versions and torch settings, so times can be compared."
+        "Both sides have the same kind of machine, the same versions and environment variables, "
+        "so times can be compared."
     )
     assert other == (
-        "Both sides have the same machine and versions, but not the same settings: backend "
-        "inductor \u2192 aot_eager."
+        "Both sides have the same kind of machine and the same versions, but not the same "
+        "settings: backend inductor \u2192 aot_eager."
     )
     assert "not the same settings" in by_name("html").render(compare(base, gated))

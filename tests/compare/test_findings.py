@@ -67,7 +67,8 @@ def test_the_same_rule_in_another_function_is_new_and_the_other_one_fixed() -> N
 def test_a_note_that_became_a_warning_is_a_new_warning() -> None:
     base, head = holding(finding(level=Level.NOTE)), holding(finding(level=Level.WARNING))
 
-    assert statuses(base, head) == [("new", True), ("fixed", False)]
+    assert statuses(base, head) == [("new", True)]
+    assert statuses(head, base) == [("new", False), ("fixed", False)]
 
 
 def test_a_count_that_grew_is_told_and_fails_nothing() -> None:

@@ -317,7 +317,8 @@ def test_each_rule_has_one_answer_in_each_run(rule: Rule) -> None:
 def test_every_witness_is_asked_for_and_answered() -> None:
     asked = {witness for rule in RULES for way in rule.seen_in for witness in way}
 
-    assert set(WITNESSES) == set(Witness) == asked
+    # METADATA: of reports that an earlier version wrote
+    assert set(WITNESSES) == set(Witness) - {Witness.METADATA} == asked
 
 
 def test_a_report_without_the_table_has_looked_for_nothing() -> None:

@@ -355,6 +355,16 @@ def test_a_death_leads_over_a_break_and_both_are_said() -> None:
     assert judged.verdict.reasons == ("fused.default: 1 over the budget of 0 graph-breaks",)
 
 
+def test_a_program_may_ask_for_cuda_graphs_in_any_mode() -> None:
+    """By torch._inductor.config.triton.cudagraphs."""
+    found = profile(finding("KGP301"), device="cuda")
+
+    judged = judge(found, settings(("cudagraph-skips", 0)))
+
+    assert judged.exit_code == EXIT_GATE_FAILED
+    assert checks(judged)["fused.default:cudagraph-skips"].status == "exceeded"
+
+
 def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive() -> None:
     judged = judge(profile(), settings(("cudagraph-skips", 0)))
 
@@ -587,14 +597,14 @@ def test_an_entry_is_not_called_superfluous_where_its_finding_may_have_been_miss
     )
     dead = profile(runs=[died(FUSED, "killed")])
     # none is found by COMPILE on a CPU
-    on_cuda, reads = (entry("KGP301"), entry("KGP302")), entry("KGP201")
+    unseen = [entry(rule) for rule in ("KGP301", "KGP302", "KGP201", "KGP501", "KGP602")]
 
     for judged in (
         judge(some, settings(entries=[entry()])),
         judge(dead, settings(entries=[entry()])),
     ):
         assert "matched nothing, but not everything was looked at: " in gate_of(judged).notes[0]
-    for note in gate_of(judge(seen, settings(entries=[*on_cuda, reads]))).notes:
+    for note in gate_of(judge(seen, settings(entries=unseen))).notes:
         assert "matched nothing, but not everything was looked at: fused.default: " in note
 
 

@@ -81,6 +81,6 @@ def test_a_buffer_that_is_rebound_instead_of_copied_is_found_with_its_line() -> 
     )
     assert finding.location.function == "Rebinding.commit"
     assert finding.message == (
-        "the declared buffer states moved to a new address in 5 of 5 watched steps after warm-up, "
-        "last in step 7: it is new memory, made by compiled graph 0/0 output 1"
+        "the declared buffer states moved to another address in 5 of 5 watched steps after "
+        "warm-up, last in step 7: it is new memory, made by compiled graph 0/0 output 1"
     )
