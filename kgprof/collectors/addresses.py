@@ -70,8 +70,9 @@ UNSTABLE = m.Rule(
     why=(
         "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A "
         "tensor that each step replaces (x = f(x)) instead of overwriting is new memory every "
-        "time: torch copies it before each replay, or records the graph again. If it does neither, "
-        "this is a note."
+        "time: torch copies it before each replay, or records the graph again. Where no CUDA graph "
+        "is asked for, this is a note, unless a compiled graph made the tensor: keep that in place "
+        "before you ask for one."
     ),
     example=(
         "self.state = self.cell(x, self.state), in place of "

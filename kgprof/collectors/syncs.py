@@ -716,6 +716,8 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
     no_fix = IN_FEW_STEPS if is_note else ""
     waits_there = event.called == "backward" and event.operator == SYNC_DEBUG
+    if in_backward:
+        is_note = True  # no line of the program's reads
     if (in_backward or waits_there) and not event.library:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
@@ -770,8 +772,9 @@ def _fix(event: Sync) -> str:
     if event.operator == SYNC_DEBUG and cause in COPIES:
         return _not_waiting(event)
     if cause not in SIZED:
-        # behind a break that is mended, a list that grows recompiles the whole function
-        if event.is_used_at_once or event.where == BREAK:
+        # without the break, a list that grows recompiles the whole function
+        grows = event.where == BREAK and ".append(" in event.location.text
+        if event.is_used_at_once or grows:
             return ""
         return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
     if cause == "nonzero" and not any(name in event.expression for name in ("nonzero", "where")):

@@ -534,8 +534,7 @@ def why_unsteady(run: m.RunReport) -> str:
 @m.skippable
 def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     """What is not the same in eight of ten steps, by what was counted or timed in each: waits for a
-    DataLoader that make up most of the difference, calls of compiled functions, else CPU time that
-    makes up most of it."""
+    DataLoader that make up most of the difference, calls of compiled functions, else CPU time."""
     compiled = m.known(run.compile)
     took = m.known(step_time(run.timing))
     waited = spread(m.known(run.timing).loader_us, "us")
@@ -550,11 +549,8 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     if counts and counts[tenth] != counts[-1 - tenth]:
         times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
         return f"most of its steps that were counted call compiled functions {times}"
-    worked = m.known(cpu_time(run.timing))
-    if 2 * (worked.p90 - worked.p10) <= took.p90 - took.p10:
-        return ""
-    ends = PER_STEP.ends(within_process(worked, PER_STEP))
-    return f"most of its steps take {ends} ms of CPU time"
+    worked = within_process(m.known(cpu_time(run.timing)), PER_STEP)
+    return "" if worked.is_steady else f"its steps take {PER_STEP.ends(worked)} ms of CPU time"
 
 
 @m.skippable

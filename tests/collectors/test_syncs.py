@@ -616,24 +616,26 @@ def test_two_ways_to_read_in_one_line_are_both_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_used", "where", "has_code"),
+    ("line", "is_used", "where", "has_code"),
     [
-        (False, "eager", True),
-        (True, "eager", False),
+        ("total += loss.item()", False, "eager", True),
+        ("total += loss.item()", True, "eager", False),
+        ("total += loss.item()", False, "break", True),
+        ("losses.append(loss.item())", False, "eager", True),
         # without the break, a list that grows there recompiles the whole function
-        (False, "break", False),
+        ("losses.append(loss.item())", False, "break", False),
     ],
 )
 def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(
-    is_used: bool, where: str, has_code: bool
+    line: str, is_used: bool, where: str, has_code: bool
 ) -> None:
     (event,) = events(read())
-    place = msgspec.structs.replace(event.location, text="total += loss.item()")
+    place = msgspec.structs.replace(event.location, text=line)
     event = msgspec.structs.replace(event, location=place, is_used_at_once=is_used, where=where)
 
     (finding,) = syncs.diagnose((event,))
 
-    assert ("total += loss.detach()" in finding.fix) is has_code
+    assert ("loss.detach()" in finding.fix) is has_code
 
 
 @pytest.mark.parametrize(
