@@ -55,13 +55,13 @@ _LIMITS = trace_table.IN_TEXT
 
 def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     """``wide``: there is room for tables of many columns, and what is long is folded."""
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from compared(profile, profile.comparison)
     else:
         yield from next_steps(profile)
         yield from _limits(profile)
     yield from runs(profile, wide=wide)
-    if profile.gate is not None and profile.gate.budgets:
+    if profile.gate and profile.gate.budgets:
         budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
         yield Section("", (budgets,), noun="budgets")
     yield from _findings(profile, wide)
@@ -99,7 +99,7 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
         yield Section("", (replace(files, notes=()), *files.notes), noun="traces")
     else:
         yield _timed(profile, wide)
-    if profile.rank_balance is not None:
+    if profile.rank_balance:
         blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
         yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:

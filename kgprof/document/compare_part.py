@@ -43,7 +43,7 @@ def compare_part(
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
-    traces = [run.trace for run in found.runs if run.trace is not None]
+    traces = [run.trace for run in found.runs if run.trace]
     bars = [parts_of(trace, after) for trace in traces for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     by_status = compare_words.by_status(found)
@@ -124,7 +124,7 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
 def plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
     ends = compare_words.interval_of(metric)
-    if ends is None:
+    if not ends:
         return None
     low, high = (100 * share for share in ends)
     budget = metric.budget_percent
@@ -184,7 +184,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
     tally = [f"{count(verdicts[word])} {word}" for word in m.MetricVerdict if verdicts[word]]
     alone = compare_words.only_in(run)
     blocks: list[Block] = [*run.notes[: limits.lines]]
-    if trace is not None and not trace.missing:
+    if trace and not trace.missing:
         blocks.append(Bars((_bar(trace, False, longest_us), _bar(trace, True, longest_us))))
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.

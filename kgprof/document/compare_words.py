@@ -77,9 +77,10 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
 
 def is_shown(metric: m.ComparedMetric) -> bool:
     """Whether a reader looks for it: what decides, what may have changed, and times."""
-    timed = metric.time_of is not None and not isinstance(metric.base, m.Skipped)
-    measured = timed and not isinstance(metric.head, m.Skipped)
-    return metric.decides or metric.verdict in CHANGED or measured
+    if metric.decides or metric.verdict in CHANGED:
+        return True
+    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
+    return measured and metric.time_of is not None
 
 
 def value(metric: m.ComparedMetric, side: m.Figure) -> str:
@@ -129,7 +130,7 @@ def interval_of(metric: m.ComparedMetric) -> tuple[float, float] | None:
 def bounds(metric: m.ComparedMetric) -> str:
     """The 95 % interval of the change; empty where there is none."""
     ends = interval_of(metric)
-    if ends is None:
+    if not ends:
         return ""
     low, high = map(signed_percent, ends)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
@@ -209,7 +210,7 @@ def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
     if isinstance(cause.explains_us, m.Skipped):
         return f"effect on step time unknown: {cause.explains_us.reason}"
     run = next((run for run in runs if run.run == cause.run), None)
-    if run is None or isinstance(run.delta_us, m.Skipped):
+    if not run or isinstance(run.delta_us, m.Skipped):
         return f"accounts for {more_ms(cause.explains_us, cause.explains_us)}"
     of = run.delta_us
     return f"accounts for {more_ms(cause.explains_us, of)} of the {more_ms(of, of)} per {run.per}"
@@ -273,11 +274,11 @@ def headline(profile: m.Profile) -> m.Verdict:
     one sentence; and how many processes that stands on. One that no time decided stays as it is."""
     comparison = profile.comparison
     verdict = profile.verdict
-    assert comparison is not None
+    assert comparison
     metrics = metrics_of(comparison)
-    times = (each for each in metrics if each.decides and each.time_of is not None)
+    times = (each for each in metrics if each.decides and each.time_of)
     step = next((each for each in times if isinstance(each.ratio, float)), None)
-    if step is None or isinstance(step.ratio, m.Skipped):
+    if not step or isinstance(step.ratio, m.Skipped):
         return verdict
     if verdict.status is m.VerdictStatus.FAILED and step.verdict is not m.MetricVerdict.WORSE:
         return verdict
@@ -294,7 +295,7 @@ def headline(profile: m.Profile) -> m.Verdict:
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
         text += f", first call {ratio(first.ratio)} as long ({sides})"
     processes = plural(step.head_rounds, "process", "processes")
-    in_turn = "" if comparison.in_turn is None else ", recorded in turn"
+    in_turn = ", recorded in turn" if comparison.in_turn else ""
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}{in_turn}"
     return replace(verdict, text=text, trust="; ".join(filter(None, (rounds, step.note))))
 

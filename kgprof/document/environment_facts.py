@@ -161,13 +161,13 @@ def contents(profile: m.Profile) -> Sequence[Fact]:
     files = "repository files from the top folder, others by the end of their paths"
     lines = "from every named file"
     left_out = "nothing: this report is not redacted"
-    if held is None or not held.redaction:
+    if not held or not held.redaction:
         files = "full paths"
     elif held.redacted:
         left_out = ", ".join(f"{each.category} ({each.count:,})" for each in held.redacted)
     else:
         left_out = "nothing needed redaction"
-    if held is not None:
+    if held:
         missing = held.source_lines_left_out
         without = f"; {plural(missing, 'line')} left out" if missing else ""
         source = _SOURCE.get(held.source, held.source)

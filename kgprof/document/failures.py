@@ -27,7 +27,7 @@ class Failed(View):
 def measured_nothing(profile: m.Profile) -> bool:
     """Whether each run ended in a line of the program before a pass was complete."""
     return bool(profile.runs) and all(
-        run.exit.failure is not None
+        run.exit.failure
         and isinstance(run.compile, m.Skipped)
         and isinstance(run.step, m.Skipped)
         for run in profile.runs
@@ -37,7 +37,7 @@ def measured_nothing(profile: m.Profile) -> bool:
 def failed(profile: m.Profile) -> Sequence[Failed]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
     for run in profile.runs:
-        if (failure := run.exit.failure) is not None:
+        if failure := run.exit.failure:
             place = _place(failure, profile.environment.source_root)
             shown.setdefault((place, failure.error), []).append(run)
     return [_failed(place, runs) for (place, _), runs in shown.items()]
@@ -52,7 +52,7 @@ def lines(one: Failed, log: Path) -> Sequence[str]:
 def _failed(place: str, runs: m.Runs) -> Failed:
     first = runs[0]
     failure = first.exit.failure
-    assert failure is not None
+    assert failure
     others = f" and {plural(len(runs) - 1, 'other run')}" if len(runs) > 1 else ""
     text = failure.location.text.strip()
     number = failure.location.line

@@ -180,7 +180,7 @@ def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:
 
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
     """Of a gate, what fails it is an error, and nothing else is one."""
-    if gate is None:
+    if not gate:
         return finding.level
     if finding in fails:
         return m.Level.ERROR
@@ -365,7 +365,7 @@ def _line(
 
 
 def place(location: m.Location | None, root: str, limits: Limits) -> Place | None:
-    if location is None:
+    if not location:
         return None
     where = f"{line_of(location, root)} {location.function}".strip()
     return Place(

@@ -62,7 +62,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Show
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
-        "has_winner": by_speed is not None and by_speed.has_winner,
+        "has_winner": by_speed and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
         "unit": by_speed.unit.name if by_speed else "",
         "not_applied": not_applied(profile.actions),
@@ -98,7 +98,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Show
 def _causes_of(comparison: m.Comparison, limits: Limits) -> str:
     """The change of the first run that has causes; empty where it is not known."""
     decided = next((run for run in comparison.runs if run.causes), None)
-    if decided is None or isinstance(decided.delta_us, m.Skipped):
+    if not decided or isinstance(decided.delta_us, m.Skipped):
         return ""
     per = clip(one_line(decided.per, limits.name), _UNIT)
     return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{per}"
@@ -110,7 +110,7 @@ def _causes_of(comparison: m.Comparison, limits: Limits) -> str:
 def _figures(
     profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits
 ) -> Iterator[Tile]:
-    if first is None or measured_nothing(profile):
+    if not first or measured_nothing(profile):
         return
     if isinstance(first.step, m.Spread):
         yield _step_tile(profile, first, first.step)
@@ -142,7 +142,7 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
         below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
         return Tile("Step", spread, below, "results", "attention")
     below = f"p10{DASH}p90 {spread}"
-    if first.long_steps is not None:
+    if first.long_steps:
         below = f"the median; {first.long_steps.words}"
         return Tile("Step", duration(step.median), below, "results", "attention")
     if base is not first and isinstance(base.step, m.Spread):
@@ -174,7 +174,7 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
     ):
         known = (one for one in metrics if one.name == wanted)
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
-        if metric is None:
+        if not metric:
             continue
         changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
         sides = [compare_words.value(metric, side) for side in (metric.base, metric.head)]
@@ -293,7 +293,7 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
     if not explained:
         yield from (step(cause, "unknown") for cause in found.causes[:1])
     run = next((run for run in found.runs if run.causes), None)
-    if run is not None and isinstance(run.remainder_us, float) and explained:
+    if run and isinstance(run.remainder_us, float) and explained:
         us = run.remainder_us
         amount = f"{us:+.1f}"
         width = of_width(abs(us) / longest)
@@ -308,7 +308,7 @@ def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
 
 def _intervals(found: m.Comparison) -> Iterator[Shown]:
     """Yield a time's change, drawn about "no change"."""
-    times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
+    times = [each for each in compare_words.metrics_of(found) if each.time_of]
     for metric in times[:_INTERVALS]:
         if (drawn := plot(metric)) is None:
             continue
@@ -321,9 +321,9 @@ def _intervals(found: m.Comparison) -> Iterator[Shown]:
 
 def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
     """Of the first run that was traced on both sides."""
-    known = [run for run in found.runs if run.trace is not None and not run.trace.missing]
+    known = [run for run in found.runs if run.trace and not run.trace.missing]
     for run in known[:1]:
-        assert run.trace is not None
+        assert run.trace
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.base, metric.head) if metric else (None, None)
         for name, step_us in zip(("base", "head"), bare, strict=True):

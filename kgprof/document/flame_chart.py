@@ -314,7 +314,7 @@ DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _C
 def differing(
     runs: Sequence[m.RunComparison],
 ) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
-    return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
+    return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame]
 
 
 def flame_difference_folds(

@@ -196,7 +196,7 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
 def _source_line(place: m.Location | None) -> Iterable[str]:
     """As it stands in the file, and a caret under its first character; tabs become spaces under
     both."""
-    if place is not None and place.text.strip():
+    if place and place.text.strip():
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"

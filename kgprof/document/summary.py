@@ -88,7 +88,7 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
     label = "ms/step"
     step = "Median step time without profiling; below it the range and the number of samples"
-    if runs and all(run.script is not None and run.script.is_one_window for run in runs):
+    if runs and all(run.script and run.script.is_one_window for run in runs):
         label = "ms, whole program"
         step = "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, _step, "step", details=3, bar=True)
@@ -161,14 +161,14 @@ def speedup_words(run: m.RunReport) -> str:
 
 def _is_only_measured(profile: m.Profile) -> bool:
     """Whether nothing judged the program: no gate, no comparison."""
-    return profile.gate is None and profile.comparison is None
+    return not (profile.gate or profile.comparison)
 
 
 def status_word(profile: m.Profile) -> str:
     """Say in a word how far the first sentence stands. "OK" is the word of a gate or a comparison:
     without one a program was measured, and nobody approved of it."""
     status = profile.verdict.status
-    if status is m.VerdictStatus.FAILED and profile.comparison is not None:
+    if status is m.VerdictStatus.FAILED and profile.comparison:
         return "Regression"
     if status is not m.VerdictStatus.OK:
         return status.capitalize()
@@ -220,8 +220,8 @@ def _conditions(profile: m.Profile) -> Iterator[str]:
         ]
         yield f"The evaluation: {', '.join(words)}."
     compared = (run.compared_with for run in profile.runs)
-    against = next((key for key in compared if key is not None), None)
-    if against is not None and against != profile.baseline:
+    against = next((key for key in compared if key), None)
+    if against and against != profile.baseline:
         declared = ""
         if profile.baseline:
             declared = f", not with the baseline {profile.baseline.slug}, which left none"
@@ -232,7 +232,7 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
     """One line for all runs with the same counts."""
     lines = []
     for run, evaluation in _evaluated(profile.runs):
-        if (tally := evaluation.undecided) is not None:
+        if tally := evaluation.undecided:
             units = evaluation.units
             share = percent(tally.count / units)
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
@@ -393,7 +393,7 @@ def _metrics(run: m.RunReport) -> Cell:
     metrics = headlines(run)
     if not metrics:
         return missing("its evaluation has no metric")
-    mark = "" if evaluation.undecided is None else f" {UNKNOWN_MARK}"
+    mark = f" {UNKNOWN_MARK}" if evaluation.undecided else ""
     details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
     return Cell(f"{metric_value(metrics[0])}{mark}", details, value=metrics[0].value)
 

@@ -146,7 +146,7 @@ def difference(
     """The window, kinds, spans, regions and kernels, ``rows`` of each under names of ``name``
     characters; no table where nothing could be compared."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
-    if found.missing or found.total is None:
+    if found.missing or not found.total:
         return Section(title, (), f"not compared: {found.missing}")
     by_name = {
         "the window": found.window,
@@ -193,7 +193,7 @@ def _changes(
     ]
     if rest:
         lines.append((f"{count(len(rest))} more", rest))
-    if label != "the window" and found.total is not None:
+    if label != "the window" and found.total:
         lines.append(("all", [found.total]))
     cells = [
         (

@@ -174,9 +174,9 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     if not _GENERATOR.search(text):
         raise InputError(_NOT_OURS, path=path, hint=_OURS)
     block = _BLOCK.search(text)
-    if block is None and text.rstrip().endswith("</html>"):
+    if not block and text.rstrip().endswith("</html>"):
         raise InputError("this report has no Profile", path=path, hint=USE_JSON)
-    if block is None or not block[2]:
+    if not block or not block[2]:
         raise InputError(
             "the report is truncated: its Profile is incomplete", path=path, hint="fetch it again"
         )

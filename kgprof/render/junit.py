@@ -109,7 +109,7 @@ def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
     )
     yield "device", profile.device
     yield "torch", profile.environment.torch
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from zip(("base", "head"), compare_words.sides(profile.comparison), strict=True)
         yield "comparable", str(profile.comparison.comparable).lower()
         for status, found in compare_words.by_status(profile.comparison).items():
@@ -123,9 +123,9 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
         yield Case(run.key.slug, "the run ended well", error=died)
     if not profile.runs:
         yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
-    if profile.gate is not None:
+    if profile.gate:
         yield from _budgets(profile.gate)
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from _metrics(profile, profile.comparison)
     yield from _rules(profile)
 
@@ -234,16 +234,16 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
 
 def _failing(profile: m.Profile) -> frozenset[m.Finding]:
     """The gate's own answer, or the comparison's; without either, the errors."""
-    if profile.gate is not None:
+    if profile.gate:
         return failing(profile)
-    if profile.comparison is not None:
+    if profile.comparison:
         return frozenset(found.finding for found in profile.comparison.findings if found.fails)
     return frozenset(finding for finding in profile.findings if finding.level is m.Level.ERROR)
 
 
 def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
     """A rule about compilation has nothing to say on a run whose compilation was not watched."""
-    if run is None or rule is None or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
+    if not run or not rule or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
         return ""
     return f"not observed: {run.compile.reason}" if isinstance(run.compile, m.Skipped) else ""
 

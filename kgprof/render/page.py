@@ -189,12 +189,12 @@ def _status_word(profile: m.Profile, found: FindingList) -> str:
     groups = [group for group in found.groups if group.level == m.Level.WARNING]
     lines = [line for group in groups for line in (*group.lines, *group.folded)]
     warned = sum(not line.accepted for line in lines)
-    counts = profile.verdict.status is m.VerdictStatus.OK and profile.comparison is None
+    counts = profile.verdict.status is m.VerdictStatus.OK and not profile.comparison
     return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
 
 
 def _heading(profile: m.Profile) -> str:
-    if profile.comparison is None:
+    if not profile.comparison:
         return profile.workload
     base, head = compare_words.sides(profile.comparison)
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
@@ -206,12 +206,12 @@ def _facts(profile: m.Profile) -> Sequence[str]:
     environment = profile.environment
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
     rounds = [len(found.numbers) for *_, found in having(profile.runs, "rounds", m.Rounds)]
-    if rounds and profile.comparison is None:
+    if rounds and not profile.comparison:
         facts.append(plural(max(rounds), "process", "processes"))
     if isinstance(environment.git_commit, str):
         changes = " with changes" if environment.git_dirty is True else ""
         facts.append(f"commit {environment.git_commit[:10]}{changes}")
-    if profile.comparison is not None and not profile.comparison.environment:
+    if profile.comparison and not profile.comparison.environment:
         facts.append("same machine and versions")
     return facts
 
@@ -248,12 +248,12 @@ def _sections(
     """
     if failed := failures.failed(profile):
         yield _section("failure", "Where it failed", failed=failed)
-    if failures.measured_nothing(profile) and profile.gate is None:
+    if failures.measured_nothing(profile) and not profile.gate:
         yield _logs(profile, limits)
         yield _environment(profile, limits)
         return
     runs, timed, gate, files = profile.runs, profile.timed, profile.gate, profile.trace_files
-    above = profile.actions and profile.comparison is None  # where it stands below the actions
+    above = profile.actions and not profile.comparison  # where it stands below the actions
     findings = _section(
         "findings",
         "Findings",
@@ -266,10 +266,10 @@ def _sections(
         checked=coverage.tally(profile.coverage, profile.rules),
         not_applied=not_applied(() if above else profile.findings),
     )
-    if profile.comparison is not None:
+    if profile.comparison:
         compared = compare_part(profile, profile.comparison, found.anchors, limits)
         yield _section("compare", "Comparison", **compared)
-    if gate is not None:
+    if gate:
         yield _section(
             "gate",
             "Budgets",
@@ -286,13 +286,13 @@ def _sections(
         yield _results(profile, limits)
         if plot.timed_steps(runs):
             yield _section("steps", "Step times", folds=plot.step_time_folds(runs, limits))
-    if profile.rank_balance is not None and not files:
+    if profile.rank_balance and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
         weighings = practices.weighings(profile, limits)
         yield _section("trade-offs", "Is the sync worth it?", weighings=weighings)
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
-    if gate is None:
+    if not gate:
         yield findings
     if profile.checklist:
         shown = practices.practices(profile, found.anchors, limits)

@@ -82,7 +82,7 @@ def _run(profile: m.Profile) -> dict[str, Any]:
     automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
     baseline = {}
     compared = {}
-    if profile.comparison is not None:
+    if profile.comparison:
         automation["guid"] = _guid(profile.comparison.head)
         # 3.14.5: the run that baselineState refers to
         baseline["baselineGuid"] = _guid(profile.comparison.base)
@@ -189,7 +189,7 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
     for gap in profile.omissions:
         of = f" of {gap.run.slug}" if gap.run else ""
         yield "note", f"not measured: {gap.what}{of}: {gap.reason}"
-    if profile.comparison is not None:
+    if profile.comparison:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
         for row in fixed[:LIMIT]:
             yield "note", f"fixed: {row.finding.rule}: {row.finding.alone}"
@@ -208,7 +208,7 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
 def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
     """``rules``: the index of each id. What is new comes first, so that the limit cuts what is
     unchanged."""
-    compared = () if profile.comparison is None else profile.comparison.findings
+    compared = profile.comparison.findings if profile.comparison else ()
     of_head = (row for row in compared if row.escaped != "head")
     rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
     root = profile.environment.source_root
@@ -234,16 +234,16 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
             result["relatedLocations"] = [
                 _location(place, root, related=True) for place in finding.related
             ]
-        if profile.gate is not None:
+        if profile.gate:
             # An empty list says that suppressions were looked for and none applies. One without a
             # status is accepted.
             accepted = {"kind": "external", "justification": finding.accepted}
             result["suppressions"] = [accepted] if finding.accepted else []
-        if profile.comparison is not None:
+        if profile.comparison:
             row = rows.get(finding)
             result["baselineState"] = _baseline_state(row)
-            if row is None or row.missing:
-                missing = row.missing if row is not None else NO_SUCH_RUN
+            if not row or row.missing:
+                missing = row.missing if row else NO_SUCH_RUN
                 result["properties"]["notLookedForInBase"] = missing
         results.append(result)
     return results
@@ -251,11 +251,11 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
 
 def _order(row: m.ComparedFinding | None) -> bool:
     """What is known to be new comes first."""
-    return row is None or row.status is not m.FindingStatus.NEW
+    return not row or row.status is not m.FindingStatus.NEW
 
 
 def _baseline_state(row: m.ComparedFinding | None) -> str:
-    if row is None or row.status is not m.FindingStatus.UNCHANGED:
+    if not row or row.status is not m.FindingStatus.UNCHANGED:
         return "new"
     return "updated" if row.grew else "unchanged"
 
@@ -280,7 +280,7 @@ def _measured(finding: m.Finding) -> dict[str, Any]:
 
 
 def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
-    if place is None:
+    if not place:
         artifact = {"uri": quote(NO_FILE)}
         region = _region(1, "")
         return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
