@@ -2,7 +2,6 @@
 need neither style nor script."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.limits import Limits
@@ -232,7 +231,6 @@ class Bar(View, kw_only=False):
 
 
 class Bars(Drawing, kw_only=False):
-    kind: ClassVar[str] = "bars"
     bars: Sequence[Bar]
 
 
@@ -245,7 +243,6 @@ class LegendEntry(View, kw_only=False):
 
 
 class Legend(Drawing, kw_only=False):
-    kind: ClassVar[str] = "legend"
     entries: Sequence[LegendEntry]
 
 
@@ -269,7 +266,6 @@ def legend(present: Collection[str]) -> Sequence[LegendEntry]:
 class Lengths(Drawing):
     """A row and a bar each, all on one scale."""
 
-    kind: ClassVar[str] = "lengths"
     what: str
     unit: str
     rows: Sequence[Shown]

@@ -27,9 +27,7 @@ class Failed(View):
 def measured_nothing(profile: m.Profile) -> bool:
     """Whether each run ended in a line of the program before a pass was complete."""
     return bool(profile.runs) and all(
-        run.exit.failure
-        and isinstance(run.compile, m.Skipped)
-        and isinstance(run.step, m.Skipped)
+        run.exit.failure and isinstance(run.compile, m.Skipped) and isinstance(run.step, m.Skipped)
         for run in profile.runs
     )
 

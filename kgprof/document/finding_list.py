@@ -3,7 +3,6 @@ rule, so that each is explained once, and below it each place with what was seen
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
@@ -61,7 +60,6 @@ class Found(Drawing, kw_only=False):
     """Findings, in the line that each printer has for one. ``notes``: what else is to be said of
     each, in the same order."""
 
-    kind: ClassVar[str] = "found"
     groups: Sequence[Grouped]
     root: str
     notes: Sequence[str] = ()

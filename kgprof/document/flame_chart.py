@@ -10,7 +10,7 @@ title.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
@@ -42,7 +42,6 @@ class Item(m.Model, kw_only=False):
 
 
 class Icicle(Drawing):
-    kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int
     boxes: Sequence[Shown]

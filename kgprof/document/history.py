@@ -3,7 +3,6 @@ each of them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
@@ -19,7 +18,6 @@ _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they 
 
 
 class Line(Drawing):
-    kind: ClassVar[str] = "line"
     description: str
     height: int
     bottom: int

@@ -34,7 +34,6 @@ class Shape(View, kw_only=False):
 
 
 class Plot(Drawing, kw_only=False):
-    kind: ClassVar[str] = "plot"
     across: ClassVar[int] = ACROSS
     height: ClassVar[int] = HIGH + 38
     bottom: ClassVar[int] = HIGH

@@ -4,7 +4,6 @@ circles carry the table's numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
@@ -167,7 +166,6 @@ _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=Tr
 
 
 class Scatter(Drawing):
-    kind: ClassVar[str] = "scatter"
     description: str
     height: int
     bottom: int

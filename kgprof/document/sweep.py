@@ -279,9 +279,7 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title, (("Not checked", ladder.reason),))
-    notes = dict.fromkeys(
-        found.note for _, found in _ran(ladder) if found.agreement and found.note
-    )
+    notes = dict.fromkeys(found.note for _, found in _ran(ladder) if found.agreement and found.note)
     parts = [("Compared on", note) for note in notes]
     return Section(title, (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), _RULE)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +41,11 @@ _TERMINAL = 300  # characters of a cell
 class View(m.Model):
     """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15
     times as long."""
+
+    @property
+    def block(self) -> str:
+        """What a template calls its kind."""
+        return type(self).__name__.lower()
 
 
 Shown = dict[str, Any]  # what a template alone reads, by name
@@ -123,7 +128,6 @@ class Table(View, kw_only=False):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is
     about and a text."""
 
-    kind: ClassVar[str] = "table"
     columns: Sequence[Column]
     rows: Sequence[Row]
     label: str = ""
@@ -151,7 +155,6 @@ class Fold(View, kw_only=False):
     """What the page shows behind one line that opens it; or, of one ``run``, while that is
     chosen."""
 
-    kind: ClassVar[str] = "fold"
     title: str
     blocks: Sequence[Block] = ()
     caption: str = ""
@@ -166,7 +169,6 @@ Fact = tuple[str, str | m.Skipped]  # its name and its value
 
 
 class Facts(View, kw_only=False):
-    kind: ClassVar[str] = "facts"
     facts: Sequence[Fact]
 
 
@@ -174,15 +176,12 @@ class Points(View, kw_only=False):
     """Sentences of a list; what follows the first of one stands below it: what to do, then what
     that brings."""
 
-    kind: ClassVar[str] = "points"
     points: Sequence[Sequence[str]]
     numbered: bool = False
 
 
-class Drawing(m.Model):
-    """What a macro of its kind's name draws."""
-
-    kind: ClassVar[str]
+class Drawing(View):
+    """What the macro of its kind's name draws: templates/partials/drawings.html.jinja."""
 
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
@@ -304,9 +303,10 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 
 @cache
 def _fields(kind: type) -> Sequence[str]:
-    """Those that may hold a text; none of what no table is made of."""
-    parts = msgspec.structs.fields(kind) if issubclass(kind, View | m.Skipped) else ()
-    return [part.name for part in parts if part.type not in _FIGURES]
+    """Those that may hold a text; none of a drawing, nor of what no table is made of."""
+    if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped):
+        return ()
+    return [part.name for part in msgspec.structs.fields(kind) if part.type not in _FIGURES]
 
 
 def markdown(table: Table) -> list[str]:

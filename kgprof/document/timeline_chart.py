@@ -111,7 +111,6 @@ _MEANINGS = {
 
 
 class Lanes(Drawing):
-    kind: ClassVar[str] = "lanes"
     across: ClassVar[int] = ACROSS
     at: str  # the run's anchor
     description: str

@@ -93,9 +93,7 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
         elif budget.status is not m.BudgetStatus.WARNED:
             continue
         yield _annotation(command, f"kgprof budget {budget.metric}", text)
-    for metric in (
-        compare_words.metrics_of(profile.comparison) if profile.comparison else ()
-    ):
+    for metric in compare_words.metrics_of(profile.comparison) if profile.comparison else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
             command = "error" if metric.decides else "warning"
             title = f"kgprof: regression of {metric.name}"

@@ -157,7 +157,7 @@ class Layout:
             .render(
                 page=made,
                 profile=made.profile,
-                **made.first,
+                **made.head,
                 chapters=[
                     (name, [self._laid_out[section.anchor] for section in sections])
                     for name, sections in made.chapters

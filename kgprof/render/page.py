@@ -53,7 +53,7 @@ from kgprof.document.limits import (
 )
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
-from kgprof.document.table import Facts, View, bounded
+from kgprof.document.table import Facts, Shown, View, bounded
 from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
 
@@ -100,21 +100,7 @@ class Section(View, kw_only=False):
 class Page(View):
     # for what is no text of others: its versions, its device, what was asked for
     profile: m.Profile
-    workload: str
-    heading: str
-    tone: m.VerdictStatus
-    symbol: str
-    status_word: str
-    lead: str
-    verdict: str
-    trust: str
-    reasons: Sequence[str]
-    more_reasons: str
-    reason_count: str
-    explains: bool  # the reasons say more than the findings below them do
-    first: Mapping[str, object]  # the first screen
-    runs: Sequence[tuple[str, str]]  # anchor and name, in the order in which a reader needs them
-    facts: Sequence[str]
+    head: Shown  # and the first screen
     sections: Sequence[Section]
     hand_off: Sequence[TraceLink]
     own: Packed
@@ -154,10 +140,9 @@ def build(
     tone = summary.tone(profile)
     warned_of = verdict.status in ("ok", "attention") and profile.findings
     sections = (*_sections(profile, found, left_out, links, limits), contents)
-    return Page(
-        profile=profile,
+    head = Shown(
         workload=one_line(profile.workload, limits.name),
-        heading=one_line(_heading(profile), 2 * limits.name),
+        title=one_line(_heading(profile), 2 * limits.name),
         tone=tone,
         symbol=SYMBOLS[tone],
         status_word=_status_word(profile, found),
@@ -167,13 +152,16 @@ def build(
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
-        explains=not warned_of or profile.comparison is not None,
-        first=first_screen(profile, found, limits),
+        explains=not warned_of,
         runs=[
             (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
             for at in importance(profile.runs)
         ],
         facts=bounded(_facts(profile), limits),
+    )
+    return Page(
+        profile=profile,
+        head=head | first_screen(profile, found, limits),
         sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
             for section in sections
