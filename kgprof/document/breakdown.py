@@ -205,7 +205,7 @@ class Part(View, kw_only=False):
     title: str = ""
 
 
-class Bar(View, kw_only=False):
+class Bar(Drawing, kw_only=False):
     description: str  # the bar in words
     parts: Sequence[Part]
     run: str = ""
@@ -234,7 +234,7 @@ class Bars(Drawing, kw_only=False):
     bars: Sequence[Bar]
 
 
-class LegendEntry(View, kw_only=False):
+class LegendEntry(Drawing, kw_only=False):
     family: str  # FAMILY-KIND is the class of its colour
     kind: str
     name: str

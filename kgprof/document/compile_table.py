@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part
-from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
 from kgprof.document.quantity import DASH, count, figure, percent
-from kgprof.document.run_parts import collected, having, run_part
+from kgprof.document.run_parts import collected, having, name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -150,7 +149,7 @@ def bar_scale_s(runs: m.Runs) -> float:
     return max((sum(total) for *_, total in _totals(runs)), default=0.0) or 1.0
 
 
-def stage_bars(runs: m.Runs, limits: Limits) -> Sequence[Bar]:
+def stage_bars(runs: m.Runs) -> Sequence[Bar]:
     scale = bar_scale_s(runs)
     bars = []
     for index, run, each, total in _totals(runs):
@@ -165,8 +164,7 @@ def stage_bars(runs: m.Runs, limits: Limits) -> Sequence[Bar]:
         if isinstance(run.compile, m.CompileSummary) and len(run.compile.compilations) != len(each):
             made = f"{len(each)} of {len(run.compile.compilations):,} compilations"
         words = f"{figure(whole)} s: {', '.join(part.title for part in parts)}"
-        name = one_line(run.key.slug, limits.name)
-        bars.append(Bar(words, parts, name, f"{figure(whole)} s in {made}", anchor(index)))
+        bars.append(Bar(words, parts, name_of(run), f"{figure(whole)} s in {made}", anchor(index)))
     return bars
 
 

@@ -15,14 +15,15 @@ from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Bar, Part, legend
 from kgprof.document.compare_part import parts_of, plot, window_us
-from kgprof.document.escaping import clip, one_line
+from kgprof.document.escaping import one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList, not_applied, to_do
 from kgprof.document.limit_table import limit_blocks
-from kgprof.document.limits import Limits, anchor, importance
+from kgprof.document.limits import anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
-from kgprof.document.table import Shown, View, bounded
+from kgprof.document.table import Shown, View
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
@@ -51,14 +52,14 @@ class BusyBar(Bar, kw_only=True):
     width: str
 
 
-def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Shown:
+def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     runs = profile.runs
     by_speed = ranked(runs)
     comparison = profile.comparison
     root = profile.environment.source_root
     marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
     busy = [*_both_sides(comparison)] if comparison else []
-    busy = busy or [*_busy(runs, by_speed, limits)]
+    busy = busy or [*_busy(runs, by_speed)]
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
@@ -80,36 +81,33 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Show
             "bars": (),
             "limited": (),
             "steps": (),
-            "causes": [*_causes(comparison, found, root, limits)],
-            "causes_of": _causes_of(comparison, limits),
+            "causes": [*_causes(comparison, found, root)],
+            "causes_of": _causes_of(comparison),
             "intervals": [*_intervals(comparison)],
         }
     first = runs[importance(runs)[0]] if runs else None
     return shown | {
-        "tiles": [*_figures(profile, first, found, limits)],
-        "bars": [*_bars(by_speed, runs, limits)] if by_speed and len(by_speed.runs) > 1 else (),
-        "limited": bounded(limit_blocks(runs, root), limits),
-        "steps": [*_steps(profile, found, limits)],
+        "tiles": [*_figures(profile, first, found)],
+        "bars": [*_bars(by_speed, runs)] if by_speed and len(by_speed.runs) > 1 else (),
+        "limited": limit_blocks(runs, root),
+        "steps": [*_steps(profile, found)],
         "causes": (),
         "intervals": (),
     }
 
 
-def _causes_of(comparison: m.Comparison, limits: Limits) -> str:
+def _causes_of(comparison: m.Comparison) -> str:
     """The change of the first run that has causes; empty where it is not known."""
     decided = next((run for run in comparison.runs if run.causes), None)
     if not decided or isinstance(decided.delta_us, m.Skipped):
         return ""
-    per = clip(one_line(decided.per, limits.name), _UNIT)
-    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{per}"
+    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{one_line(decided.per, _UNIT)}"
 
 
 # ---------------------------------------------------------------- the four figures
 
 
-def _figures(
-    profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits
-) -> Iterator[Tile]:
+def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) -> Iterator[Tile]:
     if not first or measured_nothing(profile):
         return
     if isinstance(first.step, m.Spread):
@@ -191,23 +189,22 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
 # ----------------------------------------------------------- the runs by speed, and by what they do
 
 
-def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Shown]:
+def _bars(found: Ranked, runs: m.Runs) -> Iterator[Shown]:
     longest = max(time.median for _, time in found.runs) or 1.0
     index = {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
-        name = one_line(run.key.slug, limits.name)
         yield Shown(
             leads_to=anchor(index[run.key]),
-            run=name,
+            run=run.key.slug,
             first=not place and found.has_winner,
             speedup=speedup_words(run),
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),
-            title=f"{name}: {found.unit.say(time.median)}",
+            title=f"{run.key.slug}: {found.unit.say(time.median)}",
         )
 
 
-def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
+def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
     order = [run.key for run, _ in found.runs] if found else []
     known = breakdown.broken_down(runs)
     known.sort(key=lambda each: order.index(each[1].key) if each[1].key in order else 999)
@@ -216,8 +213,7 @@ def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBa
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            name = one_line(run.key.slug, limits.name)
-            yield _busy_bar(name, parts, us, share, f"kernels-{anchor(index)}")
+            yield _busy_bar(name_of(run), parts, us, share, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
@@ -248,7 +244,7 @@ def _busy_bar(
 # ----------------------------------------------------- what to do, and what a change is put down to
 
 
-def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Shown]:
+def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
     root = profile.environment.source_root
     for action in profile.actions:
         saves = action.saves
@@ -259,20 +255,19 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
             amount = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
         how = saves.how if isinstance(saves, m.Saving) else saves.reason
         line = action.location.text.strip() if action.location else ""
-        places = [_lines(file, lines, root, limits) for file, lines in action.lines.items()]
-        about = f"{action.run.slug}, {action.rule}, {how}"
+        places = [_lines(file, lines, root) for file, lines in action.lines.items()]
         yield Shown(
-            text=one_line(action.text, 2 * limits.name),
-            code=clip(one_line(action.fix or line, limits.name), _CODE),
+            text=action.text,
+            code=one_line(action.fix or line, _CODE),
             place=", ".join(places),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(to_do(profile, action), 4 * limits.name),
-            about=one_line(about, 2 * limits.name),
+            remedy=to_do(profile, action),
+            about=f"{action.run.slug}, {action.rule}, {how}",
         )
 
 
-def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) -> Iterator[Shown]:
+def _causes(found: m.Comparison, shown: FindingList, root: str) -> Iterator[Shown]:
     explained = [
         (cause, cause.explains_us) for cause in found.causes if isinstance(cause.explains_us, float)
     ]
@@ -281,8 +276,8 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
     def step(cause: m.Cause, amount: str, width: str = "") -> Shown:
         place = cause.place
         return Shown(
-            text=one_line(cause.text, limits.name),
-            place=_lines(place.file, [place.line], root, limits) if place else "",
+            text=cause.text,
+            place=_lines(place.file, [place.line], root) if place else "",
             amount=amount,
             width=width,
             leads_to=shown.anchors.get(cause.fingerprint, ""),
@@ -300,10 +295,10 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
         yield Shown(text="not explained", place="", amount=amount, width=width, leads_to="")
 
 
-def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
+def _lines(file: str, lines: Sequence[int], root: str) -> str:
     """The file's last two parts: the finding has the whole of its path."""
     path = relative(file, root).split("/")
-    return f"{one_line('/'.join(path[-2:]), limits.name)}:{ranges(lines)}"
+    return f"{'/'.join(path[-2:])}:{ranges(lines)}"
 
 
 def _intervals(found: m.Comparison) -> Iterator[Shown]:

@@ -17,7 +17,7 @@ from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, importance
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
-from kgprof.document.run_parts import having, run_part
+from kgprof.document.run_parts import having, name_of, run_part
 from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
 from kgprof.wording import clause, plural, relative
 
@@ -131,7 +131,7 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     drawable_runs = {index for index, *_ in graphs}
     first = [index for index in importance(runs) if index in drawable_runs][: limits.flames]
     for index, run, flame in graphs:
-        name = one_line(run.key.slug, limits.name)
+        name = name_of(run)
         frames = _Frames(flame, root, limits)
         summary = _summary(flame, frames)
         per = "window" if flame.per == "window" else "step"

@@ -15,7 +15,7 @@ from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
-from kgprof.document.run_parts import run_part
+from kgprof.document.run_parts import name_of, run_part
 from kgprof.document.table import Block, Drawing, View, plain
 from kgprof.wording import plural
 
@@ -156,7 +156,7 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
             why = f"No step times: {one_line(series.reason, limits.name)}."
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
-            name = one_line(run.key.slug, limits.name)
+            name = name_of(run)
             blocks = (
                 _distribution(series, name),
                 legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),

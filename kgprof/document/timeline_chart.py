@@ -19,7 +19,7 @@ from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
-from kgprof.document.run_parts import run_part
+from kgprof.document.run_parts import name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -151,7 +151,7 @@ def _blocks(
     run: m.RunReport, kernels: m.KernelBreakdown, at: str, limits: Limits
 ) -> Iterator[Block]:
     """``at``: the run's anchor; empty where the page has no room for its drawing."""
-    name = one_line(run.key.slug, limits.name)
+    name = name_of(run)
     step = kernels.timeline
     if isinstance(step, m.Skipped):
         yield f"No timeline: {one_line(step.reason, limits.name)}."

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, zipped
@@ -122,27 +123,16 @@ def comparable(profile: m.Profile) -> m.Profile:
         log = run.log
         kernels = run.kernels
         if isinstance(kernels, m.KernelBreakdown):
-            kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
+            kernels = replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
-        log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        made = (
-            msgspec.structs.replace(run.compile, texts=())
-            if isinstance(run.compile, m.CompileSummary)
-            else run.compile
-        )
-        short.append(
-            msgspec.structs.replace(
-                run,
-                log=log,
-                host=gone,
-                kernels=kernels,
-                series=gone,
-                memory_curve=gone,
-                compile=made,
-            )
-        )
-    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
-    return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
+        log = replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
+        compiled = run.compile
+        if isinstance(compiled, m.CompileSummary):
+            compiled = replace(compiled, texts=())
+        run = replace(run, log=log, kernels=kernels, compile=compiled)
+        short.append(replace(run, host=gone, series=gone, memory_curve=gone))
+    sources = tuple(replace(source, text=gone) for source in profile.sources)
+    return replace(profile, runs=tuple(short), sources=sources)
 
 
 # ---------------------------------------------------------------- reading
@@ -157,14 +147,11 @@ def read(path: Path) -> Embedded:
         )
     try:
         data = files.content(path, MAX_PAGE_BYTES)
-    except FileNotFoundError as error:
-        raise InputError(
-            "file not found", path=path, hint="give a report.html written by kgprof"
-        ) from error
     except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror or error}", path=path, hint=_OURS
-        ) from error
+        why = f"cannot be read: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError):
+            why = "file not found"
+        raise InputError(why, path=path, hint=_OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
@@ -207,8 +194,10 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
     waiting = [msgspec.json.decode(data)]
     while waiting:  # a list, because a recursion over a million numbers takes seconds
         each = waiting.pop()
-        if isinstance(each, dict | list):
-            waiting.extend(each.values() if isinstance(each, dict) else each)
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
         elif isinstance(each, int | float) and each and not LEAST <= abs(each) <= MOST:
             why = f"not a kgprof Profile: {each} is beyond what anything is measured to be"
             raise InputError(why, path=path, hint=_AGAIN)
@@ -303,16 +292,19 @@ def trace_links(
     traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
 ) -> Sequence[TraceLink]:
     """``which`` of them the page carries."""
-    return [
-        TraceLink(
+    links = []
+    for trace in traces[: limits.runs]:
+        address = trace.link
+        if trace.run in which and trace.data is not None:
+            coded = base64.b64encode(trace.data).decode("ascii")
+            address = f"data:application/gzip;base64,{coded}"
+        link = TraceLink(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
             size=size(trace.size_bytes),
             file_name=one_line(trace.file_name, limits.name),
-            address=trace.link
-            if trace.run not in which or trace.data is None
-            else f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}",
+            address=address,
             carried=trace.run in which,
         )
-        for trace in traces[: limits.runs]
-    ]
+        links.append(link)
+    return links

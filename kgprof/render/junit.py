@@ -9,8 +9,9 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any
 from xml.etree import ElementTree
+
+from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
@@ -59,11 +60,8 @@ class Junit:
         for case in cases:
             _write(suite, case, taken)
         ElementTree.indent(suites)
-        return (
-            '<?xml version="1.0" encoding="UTF-8"?>\n'
-            + ElementTree.tostring(suites, encoding="unicode")
-            + "\n"
-        )
+        document = ElementTree.tostring(suites, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
 def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
@@ -77,9 +75,8 @@ def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) 
     _write_properties(element, case.properties)
     for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
         if text:
-            ElementTree.SubElement(
-                element, kind, {"message": text.splitlines()[0], "type": kind}
-            ).text = text
+            wrong = {"message": text.splitlines()[0], "type": kind}
+            ElementTree.SubElement(element, kind, wrong).text = text
     if case.output:
         ElementTree.SubElement(element, "system-out").text = _xml(case.output)
 
@@ -103,10 +100,8 @@ def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
     yield "verdict.text", profile.verdict.text
     yield "exit.code", str(profile.exit_code)
     yield "findings", str(len(profile.findings))
-    yield from (
-        (f"findings.{level}", str(sum(f.level is level for f in profile.findings)))
-        for level in m.Level
-    )
+    for level in m.Level:
+        yield f"findings.{level}", str(sum(f.level is level for f in profile.findings))
     yield "device", profile.device
     yield "torch", profile.environment.torch
     if profile.comparison:
@@ -168,8 +163,7 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
     of_exit_code = {EXIT_OK: "output", EXIT_GATE_FAILED: "failure", EXIT_WORKLOAD: "failure"}
     outcome = of_exit_code.get(profile.exit_code, "error")
-    said: dict[str, Any] = {outcome: text}
-    yield Case(EVERY_RUN, "head has no regression against base", **said)
+    yield replace(Case(EVERY_RUN, "head has no regression against base"), **{outcome: text})
     of_verdict = {
         m.MetricVerdict.WORSE: "failure",
         m.MetricVerdict.INCONCLUSIVE: "error",
@@ -191,8 +185,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         if allowed is not None:
             properties.append(("allowed.percent", _plain(allowed)))
         outcome = of_verdict.get(metric.verdict, "output") if metric.decides else "output"
-        said = {outcome: compare_words.sentence(metric)}
-        yield Case(metric.run.slug, f"compared {metric.name}", properties, **said)
+        case = Case(metric.run.slug, f"compared {metric.name}", properties)
+        yield replace(case, **{outcome: compare_words.sentence(metric)})
 
 
 def _plain(value: m.Figure) -> str:

@@ -141,27 +141,27 @@ def build(
     warned_of = verdict.status in ("ok", "attention") and profile.findings
     sections = (*_sections(profile, found, left_out, links, limits), contents)
     head = Shown(
-        workload=one_line(profile.workload, limits.name),
-        title=one_line(_heading(profile), 2 * limits.name),
+        workload=profile.workload,
+        title=_heading(profile),
         tone=tone,
         symbol=SYMBOLS[tone],
         status_word=_status_word(profile, found),
-        lead=one_line(verdict.lead, 4 * limits.name),
-        verdict=one_line(verdict.text, 4 * limits.name),
-        trust=one_line(verdict.trust, 4 * limits.name),
-        reasons=bounded(reasons, limits),
+        reasons=reasons,
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
         explains=not warned_of,
-        runs=[
-            (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
-            for at in importance(profile.runs)
-        ],
-        facts=bounded(_facts(profile), limits),
+        runs=[(anchor(at), profile.runs[at].key.slug) for at in importance(profile.runs)],
+        facts=_facts(profile),
+    )
+    most = 4 * limits.name
+    said = Shown(
+        lead=one_line(verdict.lead, most),
+        verdict=one_line(verdict.text, most),
+        trust=one_line(verdict.trust, most),
     )
     return Page(
         profile=profile,
-        head=head | first_screen(profile, found, limits),
+        head=said | bounded(head | first_screen(profile, found), limits),
         sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
             for section in sections
@@ -410,7 +410,7 @@ def _compiled_and_watched(
         yield _section(
             "compile",
             "Compilation",
-            drawn=compile_table.stage_bars(runs, limits),
+            drawn=compile_table.stage_bars(runs),
             keys=compile_table.LEGEND,
             isa_probe=isa_probe,
             table=compile_table.compile_table(runs),

@@ -29,7 +29,7 @@ def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(
     economics = replace(compiled.economics, cold=Skipped(reason="not known"), verdict=verdict)
     alone = replace(profile, runs=(replace(compiled, economics=economics),), findings=())
 
-    screen = first_screen(alone, finding_list(alone, LIMITS), LIMITS)
+    screen = first_screen(alone, finding_list(alone, LIMITS))
 
     assert tile in {each.below for each in screen["tiles"] if each.label == "First call"}.pop()
     assert screen["bars"] == ()

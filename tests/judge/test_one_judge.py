@@ -158,7 +158,7 @@ def test_the_first_screen_marks_a_winner_only_where_there_is_one(
     pair: tuple[m.Profile, m.Judged],
 ) -> None:
     expected, limits = pair[1], LEVELS[0]
-    bars = first_screen(pair[0], finding_list(pair[0], limits), limits)["bars"]
+    bars = first_screen(pair[0], finding_list(pair[0], limits))["bars"]
 
     shown = {bar["run"]: bar for bar in bars}
     winner = {FASTER: COMPILED.slug, SLOWER: EAGER.slug}.get(expected)
