@@ -7,7 +7,7 @@ from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Cells, Drawing, Shown, Table, View, plain
+from kgprof.document.table import Cell, Cells, Drawing, Drawn, Shown, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -263,21 +263,12 @@ def legend(present: Collection[str]) -> Sequence[LegendEntry]:
     ]
 
 
-class Lengths(Drawing):
+def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Drawn:
     """A row and a bar each, all on one scale."""
-
-    what: str
-    unit: str
-    rows: Sequence[Shown]
-
-
-def lengths(
-    what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = ""
-) -> Lengths:
     longest = max((value for _, value in rows), default=0.0) or 1.0
     made = []
     for name, value in rows:
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
         width = of_width(max(value, 0.0) / longest)
         made.append(Shown(name=name, value=words, width=width, first=name == marked))
-    return Lengths(what=what, unit=unit, rows=made)
+    return Drawn("lengths", Shown(what=what, unit=unit, rows=made))

@@ -302,9 +302,9 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
 
 def _not_measured(profile: m.Profile) -> Iterator[Section]:
     gaps = []
-    for gap in gathered(profile.omissions):
-        runs = clause(" (", ", ".join(gap.runs), ")")
-        gaps.append(f"{', '.join(gap.what)}: {gap.reason}{runs}")
+    for what, reason, slugs in gathered(profile.omissions):
+        runs = clause(" (", ", ".join(slugs), ")")
+        gaps.append(f"{', '.join(what)}: {reason}{runs}")
     if gaps:
         yield Section("Not measured", (_points(gaps),), folded=True, noun="lines")
 

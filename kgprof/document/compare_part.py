@@ -12,22 +12,13 @@ from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend
 from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.document.table import Block, Fold, Shown, Table, View, plain
+from kgprof.document.table import Block, Fold, Shown, Table, plain
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
-
-
-class Plot(View):
-    """An interval about "no change", which is in the middle; SVG lengths."""
-
-    x: str
-    width: str
-    middle: str
-    limit: str  # the budget; empty: none, or beyond the plot
 
 
 def compare_part(
@@ -121,8 +112,9 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
     return cards
 
 
-def plot(metric: m.ComparedMetric) -> Plot | None:
-    """The axis is as wide as the interval and the budget need."""
+def plot(metric: m.ComparedMetric) -> Shown | None:
+    """An interval about "no change", which is in the middle; the axis is as wide as the interval
+    and the budget need."""
     ends = compare_words.interval_of(metric)
     if not ends:
         return None
@@ -133,7 +125,7 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
     def at(percent: float) -> float:
         return 0.5 + percent / (2 * reach)
 
-    return Plot(
+    return Shown(
         x=of_width(at(low)),
         width=of_width(max(at(high) - at(low), 0.01)),
         middle=of_width(0.5),

@@ -4,7 +4,6 @@ paid for itself."""
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -125,26 +124,21 @@ def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -
         yield from _plotted(name, per, modes[: _MOST - 1], units, limits)
 
 
-class _Curve(NamedTuple):
-    """Seconds at the start, and the time of each call."""
-
-    style: str
-    name: str
-    start_s: float
-    time: m.Spread
+# style, name, seconds at the start, and the time of each call
+_Curve = tuple[str, str, float, m.Spread]
 
 
 def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
     first = modes[0]
     if isinstance(first.eager_time, m.Spread):
         start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
-        yield _Curve("c-0", eager, start_s, first.eager_time)
+        yield ("c-0", eager, start_s, first.eager_time)
     for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
-            yield _Curve(f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
+            yield (f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
             if isinstance(one.warm_s, m.Spread):
                 warm_s = one.warm_s.median
-                yield _Curve(f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
+                yield (f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
 
 
 def _plotted(
@@ -167,8 +161,8 @@ def _plotted(
         log=True,
     )
     ends = [
-        curve.start_s + calls * curve.time.median * scale
-        for curve in curves
+        start_s + calls * time.median * scale
+        for _, _, start_s, time in curves
         for calls in (x.low, x.high)
     ]
     y = Axis(low=max(_LEAST_S, min(ends) / 2), high=max(ends) * 1.5, log=True)

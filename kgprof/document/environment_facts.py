@@ -10,7 +10,7 @@ from kgprof.document.escaping import one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, count, figure, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Cell, Cells, Fact, Table, View, plain
+from kgprof.document.table import Cell, Cells, Fact, Table, plain
 from kgprof.wording import plural
 
 # in git's own words
@@ -102,10 +102,8 @@ def passes(profile: m.Profile) -> list[str]:
     return sorted(name.upper() for name in seen or profile.options.passes or m.PassName)
 
 
-class Gap(View, kw_only=False):
-    what: Sequence[str]
-    reason: str
-    runs: Sequence[str]  # slugs; empty where it concerns the whole recording
+# what is missing, why, and the slugs of the runs; none where it concerns the whole recording
+Gap = tuple[Sequence[str], str, Sequence[str]]
 
 
 def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
@@ -116,14 +114,14 @@ def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
         ((reason, tuple(run.slug for run in runs if run)), what)
         for (what, reason), runs in by_thing.items()
     )
-    return [Gap(what, reason, runs) for (reason, runs), what in by_cause.items()]
+    return [(what, reason, runs) for (reason, runs), what in by_cause.items()]
 
 
 def gap_table(omissions: Sequence[m.Omission], limits: Limits) -> Table:
     rows = []
-    for gap in gathered(omissions)[: limits.lines]:
-        runs = ", ".join(gap.runs[: limits.lines]) or "all"
-        rows.append((", ".join(gap.what[: limits.lines]), gap.reason, runs))
+    for what, reason, slugs in gathered(omissions)[: limits.lines]:
+        runs = ", ".join(slugs[: limits.lines]) or "all"
+        rows.append((", ".join(what[: limits.lines]), reason, runs))
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 

@@ -217,7 +217,6 @@ def weights(findings: Iterable[m.Finding]) -> Sequence[tuple[bool, float]]:
     return [finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)]
 
 
-OPEN = 8  # lines of one rule that stand open; the others are folded
 _RELATED = 8  # other places of one finding
 _WORDS = 3000  # characters of torch's own
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
@@ -250,18 +249,8 @@ class FindingGroup(View):
     """Findings of one rule on one level."""
 
     rule: m.Rule
-    level: str
-    level_word: str
+    level: m.Level
     lines: Sequence[FindingLine]
-    folded: Sequence[FindingLine]
-
-    @property
-    def weight(self) -> int:
-        return max((line.weight for line in (*self.lines, *self.folded)), default=-1)
-
-    @property
-    def total(self) -> int:
-        return len(self.lines) + len(self.folded)
 
 
 class FindingList(View):
@@ -295,10 +284,8 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
             rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
-            level=level.value,
-            level_word=level.value.capitalize(),
-            lines=of_rule[:OPEN],
-            folded=of_rule[OPEN:],
+            level=level,
+            lines=of_rule,
         )
         for (rule, level), of_rule in collected(lines).items()
     ]

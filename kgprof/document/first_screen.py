@@ -124,7 +124,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
             elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
                 below = "not paid back"
         yield Tile("First call", duration(1e6 * compiled.first_call_s), below, "compile")
-    lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
+    lines = [line for group in found.groups for line in group.lines]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
     if others := len(lines) - own:

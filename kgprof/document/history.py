@@ -1,7 +1,7 @@
 """The sheet of a history: for each metric that changed a line over the recordings, and a row for
 each of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from kgprof import model as m
@@ -9,21 +9,12 @@ from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
 from kgprof.document.sheet import Section, Sheet
-from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Shown, Table, missing, plain
+from kgprof.document.table import Block, Cell, Cells, Column, Drawn, Shown, Table, missing, plain
 from kgprof.wording import clause, plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
 _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
-
-
-class Line(Drawing):
-    description: str
-    height: int
-    bottom: int
-    marks: Sequence[Shown]
-    lines: Sequence[tuple[str, float, str, float]]  # between neighbours that were both measured
-    up: Sequence[tuple[float, str]]
 
 
 def sheet(found: m.History) -> Sheet:
@@ -138,7 +129,7 @@ def _changed(each: m.ComparedMetric | None) -> Cell:
     )
 
 
-def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Line:
+def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Drawn:
     """From the least to the largest value, with a tenth of room; the axis says so by its
     figures."""
     measured = {
@@ -172,7 +163,7 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         if other == one + 1
     ]
     recordings = plural(len(metric.values), "recording")
-    return Line(
+    shown = Shown(
         description=f"{metric.name} of {metric.run.slug} over {recordings}; the table "
         "below has the same figures",
         height=_HIGH + 26,
@@ -181,3 +172,4 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         lines=lines,
         up=[(y(number), value(known, number).partition(" (")[0]) for number in (most, least)],
     )
+    return Drawn("line", shown)

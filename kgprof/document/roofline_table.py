@@ -16,7 +16,7 @@ from kgprof.document.table import (
     Block,
     Cell,
     Cells,
-    Drawing,
+    Drawn,
     Fold,
     Shown,
     Small,
@@ -52,7 +52,7 @@ def roofline_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     for index, run, kernels, roofline in found:
         blocks: list[Block] = []
         drawing = scatter(run, kernels, roofline)
-        if drawing.points and index in first_runs:
+        if drawing.shown["points"] and index in first_runs:
             blocks += [drawing, BOUNDS]
         if roofline.unplaced:
             blocks.append(f"{unplaced(kernels, roofline)}.")
@@ -165,17 +165,7 @@ BOUNDS = legend_of(
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 
 
-class Scatter(Drawing):
-    description: str
-    height: int
-    bottom: int
-    left: str
-    points: Sequence[Shown]
-    across: Sequence[tuple[str, str]]  # where and what, along the duration
-    up: Sequence[tuple[float, str]]  # along the share of the peak
-
-
-def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Scatter:
+def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Drawn:
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels.rows, start=1)}
     known = [
         (each, each.of_ceiling, each.bound)
@@ -210,7 +200,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         points.append(point)
     powers = range(math.floor(low), math.ceil(high) + 1)
     decades = [10.0**power * digit for power in powers for digit in (1, 3)]
-    return Scatter(
+    shown = Shown(
         description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration "
         "and share of the measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
@@ -220,3 +210,4 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         across=[(x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high],
         up=tuple((y(share), f"{100 * share:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1.0)),
     )
+    return Drawn("scatter", shown)

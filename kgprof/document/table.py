@@ -184,6 +184,13 @@ class Drawing(View):
     """What the macro of its kind's name draws: templates/partials/drawings.html.jinja."""
 
 
+class Drawn(Drawing, kw_only=False):
+    """A drawing that templates alone read; ``name`` is its macro's."""
+
+    name: str
+    shown: Shown
+
+
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
 Blocks = Sequence[Block]
 Cells = Sequence[Cell | str]

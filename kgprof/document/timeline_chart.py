@@ -9,7 +9,6 @@ how busy each stretch was, and no order.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -24,7 +23,7 @@ from kgprof.document.table import (
     Block,
     Cell,
     Cells,
-    Drawing,
+    Drawn,
     Facts,
     Fold,
     Shown,
@@ -108,18 +107,6 @@ _MEANINGS = {
     "kgprof overhead": "kgprof's",
     "unexplained": "Python, and what the trace does not name",
 }
-
-
-class Lanes(Drawing):
-    across: ClassVar[int] = ACROSS
-    at: str  # the run's anchor
-    description: str
-    height: int
-    axis_y: int
-    rows: Sequence[Shown]
-    ticks: Sequence[tuple[str, str, str]]  # where, its text, and the text's anchor
-    step_end: str  # where the step ends on the host, if before the window does; else empty
-    note: str  # how to read the picture where it does not show single events; the script's does
 
 
 def known(runs: m.Runs) -> bool:
@@ -211,7 +198,7 @@ def _busy(lane: m.Lane, step: m.StepTimeline) -> str:
     return f"{milliseconds(lane.busy_us)} ms, {share}"
 
 
-def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
+def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Drawn:
     window_us = step.window_us or 1.0
     rows = []
     busy = []
@@ -234,16 +221,20 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
     first = (of_width(0), "0", "start")
     last = (of_width(1), f"{figure(window_us)} \N{MICRO SIGN}s", "end")
     lanes = f"{milliseconds(window_us)} ms in {count(len(rows))} lanes"
-    return Lanes(
+    shown = Shown(
         at=at,
+        across=ACROSS,
         description=f"Timeline of {lanes}: {', '.join(busy)}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
         rows=rows,
         ticks=(first, *inner, last),
+        # where the step ends on the CPU, if before the window does
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
+        # how to read the picture where it does not show single events; the script's does
         note=_DENSE if any(len(lane.name) > _EXACT for lane in step.lanes) else "",
     )
+    return Drawn("lanes", shown)
 
 
 def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:

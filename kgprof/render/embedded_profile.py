@@ -24,7 +24,7 @@ from kgprof import model as m
 from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, Share
 from kgprof.document.quantity import size
-from kgprof.document.table import View
+from kgprof.document.table import Shown, View
 from kgprof.errors import InputError
 from kgprof.reading import files
 
@@ -263,18 +263,6 @@ class TraceFile:
         return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
-class TraceLink(m.Model):
-    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can
-    hand it over."""
-
-    run: str
-    measured_in: str
-    size: str
-    file_name: str
-    address: str
-    carried: bool
-
-
 def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:
     """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into
     ``room_bytes``."""
@@ -290,15 +278,16 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
 
 def trace_links(
     traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
-) -> Sequence[TraceLink]:
-    """``which`` of them the page carries."""
+) -> Sequence[Shown]:
+    """``which`` of them the page carries. An address is what the link leads to, and empty where
+    there is none; the button can hand over what is carried."""
     links = []
     for trace in traces[: limits.runs]:
         address = trace.link
         if trace.run in which and trace.data is not None:
             coded = base64.b64encode(trace.data).decode("ascii")
             address = f"data:application/gzip;base64,{coded}"
-        link = TraceLink(
+        link = Shown(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
             size=size(trace.size_bytes),

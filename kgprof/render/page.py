@@ -54,7 +54,7 @@ from kgprof.document.limits import (
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
 from kgprof.document.table import Facts, Shown, View, bounded
-from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
+from kgprof.render.embedded_profile import Packed, TraceFile, trace_links
 from kgprof.wording import plural
 
 # ok, attention, failed, inconclusive
@@ -102,7 +102,7 @@ class Page(View):
     profile: m.Profile
     head: Shown  # and the first screen
     sections: Sequence[Section]
-    hand_off: Sequence[TraceLink]
+    hand_off: Sequence[Shown]
     own: Packed
     blob: str
 
@@ -174,9 +174,8 @@ def build(
 
 def _status_word(profile: m.Profile, found: FindingList) -> str:
     word = summary.status_word(profile)
-    groups = [group for group in found.groups if group.level == m.Level.WARNING]
-    lines = [line for group in groups for line in (*group.lines, *group.folded)]
-    warned = sum(not line.accepted for line in lines)
+    groups = [group for group in found.groups if group.level is m.Level.WARNING]
+    warned = sum(not line.accepted for group in groups for line in group.lines)
     counts = profile.verdict.status is m.VerdictStatus.OK and not profile.comparison
     return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
 
@@ -204,7 +203,7 @@ def _facts(profile: m.Profile) -> Sequence[str]:
     return facts
 
 
-def carrying(page: Page, links: Sequence[TraceLink]) -> Page:
+def carrying(page: Page, links: Sequence[Shown]) -> Page:
     """The page with these traces."""
     sections = [
         replace(section, content={**section.content, "links": links})
@@ -227,7 +226,7 @@ def _sections(
     profile: m.Profile,
     found: FindingList,
     left_out: Sequence[str],
-    links: Sequence[TraceLink],
+    links: Sequence[Shown],
     limits: Limits,
 ) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
@@ -245,7 +244,7 @@ def _sections(
     findings = _section(
         "findings",
         "Findings",
-        count(sum(group.total for group in found.groups)),  # one in several runs once
+        count(sum(len(group.lines) for group in found.groups)),  # one in several runs once
         findings=found.groups,
         rules=[
             (f"{rule.id} {rule.name}", rule.summary)
@@ -359,7 +358,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _kernels_and_host(
-    profile: m.Profile, traced: bool, timed: bool, links: Sequence[TraceLink], limits: Limits
+    profile: m.Profile, traced: bool, timed: bool, links: Sequence[Shown], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
