@@ -4,7 +4,6 @@ need neither style nor script."""
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
 from kgprof.document.run_parts import having
 from kgprof.document.table import Cell, Cells, Drawing, Drawn, Shown, Table, View, plain
@@ -138,11 +137,11 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile, limits: Limits) -> Sequence[tuple[str, str]]:
+def overrides(profile: m.Profile) -> Sequence[tuple[str, str]]:
     """The project's own rules: what is looked for in a name, and what that made of this report's
     kernels."""
     made = []
-    for own in profile.kind_overrides[: limits.lines]:
+    for own in profile.kind_overrides:
         kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
         made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
     return made

@@ -62,8 +62,7 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
         yield from _limits(profile)
     yield from runs(profile, wide=wide)
     if profile.gate and profile.gate.budgets:
-        budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
-        yield Section("", (budgets,), noun="budgets")
+        yield Section("", (gate_table.in_lines(profile.gate),), noun="budgets")
     yield from _findings(profile, wide)
     yield from _accepted(profile)
     yield from _watched(profile)
@@ -95,12 +94,12 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     """A row a run, or a trace file in place of a run that was timed; ranks and traces beside each
     other."""
     if profile.trace_files:
-        files = trace_table.file_table(profile, _LIMITS)
+        files = trace_table.file_table(profile)
         yield Section("", (replace(files, notes=()), *files.notes), noun="traces")
     else:
         yield _timed(profile, wide)
     if profile.rank_balance:
-        blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
+        blocks = trace_table.rank_blocks(profile.rank_balance)
         yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:
         yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
@@ -262,7 +261,7 @@ def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
     for title, blocks in (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
         ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
-        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
+        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs)),
     ):
         shown = [block if wide else _narrow(block) for block in blocks]
         if shown:

@@ -38,7 +38,7 @@ def compare_part(
     bars = [parts_of(trace, after) for trace in traces for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     by_status = compare_words.by_status(found)
-    notes = (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines])
+    notes = (*compare_words.unchecked(found), found.method, *found.notes)
     return {
         "base": base,
         "head": head,
@@ -61,8 +61,8 @@ def compare_part(
             _status(status, same, root, anchors, limits) for status, same in by_status.items()
         ],
         "differences": (
-            *_changes("Facts of the environment that differ", "fact", found.environment, limits),
-            *_changes("Settings that differ", "setting", found.settings, limits),
+            *_changes("Facts of the environment that differ", "fact", found.environment),
+            *_changes("Settings that differ", "setting", found.settings),
         ),
         "notes": tuple(filter(None, notes)),
     }
@@ -138,7 +138,7 @@ def plot(metric: m.ComparedMetric) -> Shown | None:
 
 def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
-    for cause in found.causes[: limits.lines]:
+    for cause in found.causes:
         explains = "" if together else compare_words.explains(cause, found.runs)
         run = cause.run.slug if cause.run else ""
         yield Shown(
@@ -175,7 +175,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
     verdicts = Counter(metric.verdict for metric in run.metrics)
     tally = [f"{count(verdicts[word])} {word}" for word in m.MetricVerdict if verdicts[word]]
     alone = compare_words.only_in(run)
-    blocks: list[Block] = [*run.notes[: limits.lines]]
+    blocks: list[Block] = [*run.notes]
     if trace and not trace.missing:
         blocks.append(Bars((_bar(trace, False, longest_us), _bar(trace, True, longest_us))))
         rows = min(KERNELS, limits.kernel_rows)
@@ -186,7 +186,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
         blocks.append("No bars: the run is on one side only.")
     else:
         blocks.append(f"No bars: {trace.missing if trace else 'neither side was traced'}.")
-    blocks += _tables(run, limits)
+    blocks += _tables(run)
     worse = m.MetricVerdict.WORSE in verdicts
     return Fold(run.run.slug, blocks, caption=alone or ", ".join(tally), open=worse, run=place)
 
@@ -210,7 +210,7 @@ def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     )
 
 
-def _tables(run: m.RunComparison, limits: Limits) -> Iterable[Block]:
+def _tables(run: m.RunComparison) -> Iterable[Block]:
     """What is less than a millisecond of a compilation is none."""
     stages = [
         (
@@ -219,22 +219,17 @@ def _tables(run: m.RunComparison, limits: Limits) -> Iterable[Block]:
             figure(phase.head_s),
             trace_table.signed(phase.head_s - phase.base_s),
         )
-        for phase in run.phases[: limits.lines]
+        for phase in run.phases
     ]
     if stages:
         headings = ("compile stage", "was, s", "is, s", "difference")
         label = f"{run.run.slug}, by stage of compilation"
         yield plain(label, headings, stages, style="", first="name")
-    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
+    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings)
 
 
-def _changes(
-    label: str, name: str, changes: Sequence[m.ChangedFact], limits: Limits
-) -> Iterable[Table]:
-    rows = [
-        (change.name, change.base or DASH, change.head or DASH)
-        for change in changes[: limits.lines]
-    ]
+def _changes(label: str, name: str, changes: Sequence[m.ChangedFact]) -> Iterable[Table]:
+    rows = [(change.name, change.base or DASH, change.head or DASH) for change in changes]
     if rows:
         yield plain(label, (name, "base", "head"), rows, style="", first="name")
 
@@ -271,7 +266,7 @@ def _status(
             message=finding.message,
             why=compare_words.not_looked_for(members[0]),
             place=place(finding.location, root, limits),
-            runs=", ".join(group.runs[: limits.lines]),
+            runs=", ".join(group.runs),
             counts=f"{count(after)}{was}",
             fails=any(each.fails for each in members),
             anchor="" if fixed else anchors.get(finding.fingerprint, ""),

@@ -222,7 +222,7 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     if len(rows) > limits.lines:
         yield f"{len(rows) - limits.lines:,} more in report.json."
     for reason, slugs in collected(unknown).items():
-        of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
+        of = f" of {', '.join(slugs)}" if len(slugs) < len(runs) else ""
         yield f"Unknown{of}: {reason}."
 
 

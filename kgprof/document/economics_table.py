@@ -29,7 +29,7 @@ HEADINGS = (
 )
 
 
-def economics_table(profile: m.Profile, limits: Limits) -> Table:
+def economics_table(profile: m.Profile) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)
     rows = [row(one.run.slug, *_figures(one, profile.unit)) for one in shown]
@@ -39,7 +39,7 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
         for at, column in enumerate(table.columns)
         if any(row.cells[at].measured for row in rows)
     ]
-    return replace(table.only(*known), notes=_unknown(shown, limits))
+    return replace(table.only(*known), notes=_unknown(shown))
 
 
 def sentences(profile: m.Profile) -> Sequence[str]:
@@ -83,7 +83,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
+def _unknown(shown: Sequence[m.Economics]) -> Sequence[str]:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
     reasons = []
     for one in shown:
@@ -101,8 +101,7 @@ def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
             if isinstance(value, m.Skipped):
                 first.setdefault(value.reason, what)
         reasons += [(f"{what}: {reason}", one.run.slug) for reason, what in first.items()]
-    known = list(collected(reasons).items())[: limits.lines]
-    return [f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known]
+    return [f"{', '.join(slugs)}: {reason}" for reason, slugs in collected(reasons).items()]
 
 
 _POINTS = 48

@@ -17,7 +17,7 @@ from kgprof.wording import plural
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")
 
 
-def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
+def environment(profile: m.Profile) -> Sequence[Fact]:
     machine = profile.environment
     commit = machine.git_commit
     cpu = machine.cpu_name
@@ -45,7 +45,7 @@ def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
         "git commit": commit,
         "kgprof": f"recorded with {machine.kgprof}, read with {profile.kgprof_version}",
     }
-    return (*facts.items(), *machine.flags.items())[: limits.lines]
+    return (*facts.items(), *machine.flags.items())
 
 
 def cores(machine: m.Environment) -> list[str]:
@@ -117,11 +117,11 @@ def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
     return [(what, reason, runs) for (reason, runs), what in by_cause.items()]
 
 
-def gap_table(omissions: Sequence[m.Omission], limits: Limits) -> Table:
-    rows = []
-    for what, reason, slugs in gathered(omissions)[: limits.lines]:
-        runs = ", ".join(slugs[: limits.lines]) or "all"
-        rows.append((", ".join(what[: limits.lines]), reason, runs))
+def gap_table(omissions: Sequence[m.Omission]) -> Table:
+    rows = [
+        (", ".join(what), reason, ", ".join(slugs) or "all")
+        for what, reason, slugs in gathered(omissions)
+    ]
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 

@@ -143,7 +143,7 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
             present = {*map(frames.kind, range(len(flame.frames)))} - {"step"}
             entries = [(kind, *words) for kind, words in KINDS.items() if kind in present]
             blocks = [legend_of("f", *entries), drawing]
-        blocks += [f"{note}." for note in _notes(flame, per, drawing, limits)]
+        blocks += [f"{note}." for note in _notes(flame, per, drawing)]
         if limits.host_rows and flame.top:
             functions = [*_functions(flame, frames, per, name)]
             blocks.append(Fold("Functions by self time, as a table", functions))
@@ -170,7 +170,7 @@ class _Frames(NamedTuple):
 
     def name(self, frame: int) -> str:
         whole = self.flame.names[self.flame.frames[frame].name]
-        return one_line(whole, min(self.limits.name, _NAME))
+        return one_line(whole, _NAME)
 
     def kind(self, frame: int) -> str:
         kind = self.flame.frames[frame].kind
@@ -192,7 +192,7 @@ class _Frames(NamedTuple):
         """What has no place says its kind."""
         whole = self.flame.names[self.flame.frames[frame].name]
         place = self.place(frame) or KINDS[self.kind(frame)][0]
-        return one_line(f"{whole} ({place})", self.limits.name)
+        return f"{whole} ({place})"
 
 
 def short_name(name: str) -> str:
@@ -259,8 +259,8 @@ def _summary(flame: m.FlameGraph, frames: _Frames) -> str:
     return f"{lead}; kgprof overhead {percent(recorders / whole)}"
 
 
-def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
-    yield from (f"From a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
+def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None) -> Iterator[str]:
+    yield from (f"From a longer recording: {note}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} "

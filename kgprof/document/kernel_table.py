@@ -260,7 +260,7 @@ def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     for index, run, kernels in broken_down(runs):
         total = f"{milliseconds(kernels.total_us)} ms"
         most = limits.kernel_rows if index in first else min(limits.kernel_rows, limits.other_rows)
-        blocks: list[Block] = [*kernels.warnings[: limits.lines]]
+        blocks: list[Block] = [*kernels.warnings]
         if most:
             blocks.append(kernel_table(run, kernels, root, replace(limits, kernel_rows=most)))
             if rest := kernels.rows[most:][: limits.more_kernels]:
@@ -454,7 +454,7 @@ def _kernel_cells(
     """``name``: a short one; those who hover see the whole. ``alike``: the launches that the card
     was measured for."""
     whole_name = middle_out(one_line(kernel.name, _WHOLE), limits.name)
-    ops = kernel.ops[: limits.lines]
+    ops = kernel.ops
     more_ops = f"and {plural(len(ops) - _OPS, 'more operation')}"
     lines = places(kernel.lines, root, limits)
     more_lines = f"and {plural(len(kernel.lines) - 1, 'more line')}"

@@ -41,6 +41,11 @@ class Limits(m.Model):
     code_chars: int = 0  # of the graphs and the generated code of each of those
     carries: Share = Share.NOTHING  # of the Profile itself
 
+    @property
+    def longest(self) -> int:
+        """No list and no table of the page has more entries."""
+        return max(self.lines, self.runs, self.more_kernels)
+
 
 def anchor(run_index: int) -> str:
     """Run names may hold anything, so anchors count."""

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
-from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
 from kgprof.document.run_parts import name_of, run_part
@@ -153,7 +152,7 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     for index, run in enumerate(runs):
         series = run.series
         if isinstance(series, m.Skipped):
-            why = f"No step times: {one_line(series.reason, limits.name)}."
+            why = f"No step times: {series.reason}."
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
             name = name_of(run)
@@ -161,7 +160,7 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
                 _distribution(series, name),
                 legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),
                 _over_time(series, name),
-                _table(series, name, limits),
+                _table(series, name),
             )
             yield run_part(index, run, blocks, name="steps")
         else:
@@ -267,9 +266,9 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     )
 
 
-def _table(series: m.StepSeries, name: str, limits: Limits) -> Block:
+def _table(series: m.StepSeries, name: str) -> Block:
     rows = []
-    for process in series.processes[: limits.lines]:
+    for process in series.processes:
         time = process.time
         times = (time.median, time.p10, time.p90, time.minimum, time.maximum)
         rows.append((f"process {process.number}", count(time.samples), *map(milliseconds, times)))

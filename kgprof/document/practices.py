@@ -35,7 +35,7 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
+def practices(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
     for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status)):
@@ -45,22 +45,22 @@ def practices(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[
             mark=MARKS[item.status],
             title=item.title,
             evidence=item.evidence,
-            anchors=[*found][: limits.lines],  # of the findings that speak against it
+            anchors=[*found],  # of the findings that speak against it
         )
         shown.append(practice)
-    return shown[: limits.lines]
+    return shown
 
 
-def memory_contract(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
+def memory_contract(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
     about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
-    return practices(replace(profile, checklist=about), anchors, limits)
+    return practices(replace(profile, checklist=about), anchors)
 
 
 def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
     weighed = []
-    for trade_off in profile.trade_offs[: limits.lines]:
+    for trade_off in profile.trade_offs:
         guarded = trade_off.guarded.slug
         always = trade_off.always.slug
         figures = (

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.limits import Limits, anchor
+from kgprof.document.limits import anchor
 from kgprof.document.quantity import DASH, count, figure, fixed, of_speedup, percent, ratio
 from kgprof.document.run_parts import collected, having
 from kgprof.document.table import (
@@ -470,10 +470,10 @@ def strategies(profile: m.Profile) -> Sequence[Fact]:
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]:
+def evaluation_folds(units: str, runs: m.Runs) -> Iterator[Fold]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
-    tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
+    tallied, measured, declared = outcomes(runs), metrics(runs), settings(runs)
     if tallied.rows:
         yield Fold(f"Outcomes of the {units}", (tallied,))
     if measured.rows:
@@ -481,8 +481,7 @@ def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]
         notes = dict.fromkeys(
             evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note
         )
-        shown = [*notes][: limits.lines]
-        yield Fold("Every metric of the evaluation", (*shown, measured))
+        yield Fold("Every metric of the evaluation", (*notes, measured))
     if declared:
         yield Fold("Settings of the evaluation", (Facts(declared),))
 
@@ -514,12 +513,10 @@ def outcomes(runs: m.Runs) -> Table:
     return plain("Outcomes per run", headings, rows)
 
 
-def metrics(runs: m.Runs, limits: Limits) -> Table:
+def metrics(runs: m.Runs) -> Table:
     """One row for each group of metrics; runs with the same figures share their rows."""
-    evaluations = [
-        (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
-    ]
-    every = [metric for _, metrics in evaluations for metric in metrics]
+    evaluated = _evaluated(runs)
+    every = [metric for _, evaluation in evaluated for metric in evaluation.metrics]
     labels = [*dict.fromkeys(metric.label for metric in every)][:_COLUMNS]
     keys = [*dict.fromkeys(key for metric in every for key in metric.group)][:_COLUMNS]
     averaged = [metric.over_what for metric in every if metric.over][:1]
@@ -529,13 +526,13 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
             (tuple(metric.group.get(key, "") for key in keys), metric) for metric in metrics
         )
         rows = []
-        for group, members in [*groups.items()][: limits.lines]:
+        for group, members in groups.items():
             shown = {metric.label: metric_value(metric) for metric in members}
             over = [count(max(metric.over for metric in members)) for _ in averaged]
             rows.append((*group, *over, *(shown.get(label, "") for label in labels)))
         return tuple(rows)
 
-    alike = collected((figures(metrics), run.key.slug) for run, metrics in evaluations)
+    alike = collected((figures(found.metrics), run.key.slug) for run, found in evaluated)
     rows = []
     for of_runs, slugs in alike.items():
         names = ", ".join(slugs)
@@ -545,7 +542,7 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
     return plain("Metrics of the evaluation", ("runs", *keys, *averaged, *labels), rows)
 
 
-def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
+def settings(runs: m.Runs) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
     found = collected(
         (name, (value, run.key.slug))
@@ -553,7 +550,7 @@ def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
         for name, value in evaluation.settings.items()
     )
     facts: list[Fact] = []
-    for name, values in [*found.items()][: limits.lines]:
+    for name, values in found.items():
         by_value = collected(values)
         each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
         facts.append((name, "; ".join(each if len(each) > 1 else by_value)))

@@ -290,13 +290,15 @@ def plain(
 
 
 def bounded(content: _Value, limits: Limits) -> _Value:
-    """What the page has room for: every text in it visible, on one line, and no longer than two
-    names. Most of it is as it should be, and is given back as it came."""
+    """What the page has room for: no list too long, and every text visible, on one line, and no
+    longer than two names. Most of it is as it should be, and is given back as it came."""
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple | list):
-        made = type(content)([bounded(part, limits) if part else part for part in content])
+        made = type(content)(
+            [bounded(part, limits) if part else part for part in content[: limits.longest]]
+        )
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
     elif names := _fields(made.__class__):

@@ -35,7 +35,7 @@ from kgprof.wording import plural, short_name
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
 _BLOCKS_AT, _BLOCK = 17, 16  # where in a row they begin, and how high the highest are
 _AXIS = 18
-_NAME = 72  # characters of an event's name
+_NAME, _LABEL = 72, 400  # characters of an event's name, and of a lane's
 _TICKS = 4
 ACROSS = 3000  # units of the picture's width
 # events of a lane that are drawn one by one; of more those that are shorter than a cell are not
@@ -126,48 +126,45 @@ def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         caption = "no timeline"
         if isinstance(step, m.StepTimeline):
             caption = (
-                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU "
+                f"{step.name}, {milliseconds(step.duration_us)} ms of CPU "
                 f"time: the median of {plural(step.steps, 'traced step')}, "
                 f"{kernels.measured_in.upper()} pass"
             )
         at = anchor(index) if index in drawn else ""
-        yield run_part(index, run, _blocks(run, kernels, at, limits), caption, "step")
+        yield run_part(index, run, _blocks(run, kernels, at), caption, "step")
 
 
-def _blocks(
-    run: m.RunReport, kernels: m.KernelBreakdown, at: str, limits: Limits
-) -> Iterator[Block]:
+def _blocks(run: m.RunReport, kernels: m.KernelBreakdown, at: str) -> Iterator[Block]:
     """``at``: the run's anchor; empty where the page has no room for its drawing."""
     name = name_of(run)
     step = kernels.timeline
     if isinstance(step, m.Skipped):
-        yield f"No timeline: {one_line(step.reason, limits.name)}."
+        yield f"No timeline: {step.reason}."
     elif not any(lane.name for lane in step.lanes):
         yield "No timeline: this report has no single events."
     elif at:
-        yield from _drawn(step, name, at, limits)
+        yield from _drawn(step, name, at)
     else:
         yield "No timeline: left out of this page to keep it small; report.json holds it."
-    yield from _host(kernels, name, limits)
+    yield from _host(kernels, name)
     queue = kernels.queue
     if isinstance(queue, m.LaunchQueue):
         yield _queue(queue)
     elif kernels.device == "cuda":
-        why = one_line(queue.reason, limits.name)
-        yield f"Launch delay and queue depth are not known: {why}."
+        yield f"Launch delay and queue depth are not known: {queue.reason}."
 
 
 # ---------------------------------------------------------------- the drawing
 
 
-def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
+def _drawn(step: m.StepTimeline, name: str, at: str) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
     present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
     marks = legend_of(
         "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
     )
     yield Legend((*legend(present.intersection(m.KernelKind)), *marks.entries))
-    labels = _labels(step, limits)
+    labels = _labels(step)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
     rows = [
@@ -184,12 +181,12 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     yield Fold("The lanes as a table", (plain(f"Lanes of {name}", headings, rows),))
 
 
-def _labels(step: m.StepTimeline, limits: Limits) -> list[str]:
+def _labels(step: m.StepTimeline) -> list[str]:
     labels = []
     for lane in step.lanes:
         content = _CONTENTS.get(lane.content, lane.content)
         colon = "" if lane.content == "idle" else ":"
-        labels.append(one_line(f"{lane.owner}{colon} {content}", limits.name))
+        labels.append(one_line(f"{lane.owner}{colon} {content}", _LABEL))
     return labels
 
 
@@ -293,11 +290,11 @@ def events(runs: m.Runs, limits: Limits) -> str:
     for index, _, kernels in broken_down(runs):
         step = kernels.timeline
         if index in drawn and isinstance(step, m.StepTimeline) and step.names:
-            coded[anchor(index)] = _coded(step, limits)
+            coded[anchor(index)] = _coded(step)
     return zipped(msgspec.json.encode(coded)) if coded else ""
 
 
-def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
+def _coded(step: m.StepTimeline) -> list[object]:
     """Idle time begins and ends where a call starts, or where what it launched starts or ends. The
     idle lane holds places in the sorted list of these moments, and in ``links`` the moments that
     are missing from the lanes before."""
@@ -306,7 +303,7 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
     styles: dict[tuple[str, int, str], int] = {}
     lanes = []
     moments = set[int]()
-    for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
+    for lane, label in zip(step.lanes, _labels(step), strict=True):
         times = zip(lane.start_ns, lane.duration_ns, strict=True)
         starts = [round(start / unit) for start in lane.start_ns]
         ends = [round((start + length) / unit) for start, length in times]
@@ -366,19 +363,19 @@ def _notes(step: m.StepTimeline) -> Iterator[str]:
 # ---------------------------------------------------------------- the CPU's part
 
 
-def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Block]:
+def _host(kernels: m.KernelBreakdown, name: str) -> Iterator[Block]:
     host = kernels.host_time
     if isinstance(host, m.Skipped):
-        yield f"CPU time by activity is unknown: {one_line(host.reason, limits.name)}."
+        yield f"CPU time by activity is unknown: {host.reason}."
         return
     rows: list[Cells] = []
-    for part in host.parts[: limits.lines]:
+    for part in host.parts:
         meaning = _MEANINGS.get(part.name)
         between = span(figure(part.minimum_us), figure(part.maximum_us))
         rows.append(
             (
                 Cell(
-                    one_line(part.name, limits.name),
+                    part.name,
                     below=[Small((meaning,), "detail")] if meaning else [],
                 ),
                 figure(part.mean_us),

@@ -55,6 +55,7 @@ _RANKS_MEAN = (
     "Microseconds per step, under torch.profiler. Compute: time covered by any kernel, copy or CPU "
     "operator other than a collective; exposed: time covered by collectives only."
 )
+_MOST_RANKS = 200  # rows
 _RANKS_WIDE = 8  # ranks with a column of their own
 _COLLECTIVE_HEADINGS = ("collective", "place", "last to arrive", "in steps", "apart")
 _COLLECTIVES_MEAN = (
@@ -67,10 +68,10 @@ _COLLECTIVES_MEAN = (
 # ---------------------------------------------------------------- files and ranks
 
 
-def file_table(profile: m.Profile, limits: Limits) -> Table:
+def file_table(profile: m.Profile) -> Table:
     """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    files = [file for file in profile.trace_files if file.key in index]
     rows = []
     notes = []
     for file in files:
@@ -90,22 +91,22 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
             rank += f" of {file.world_size}"
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
         rows.append(row(*cells, anchor=anchor(index[file.key])))
-        notes += [(file.key.strategy, note) for note in file.notes[: limits.lines]]
+        notes += [(file.key.strategy, note) for note in file.notes]
     headings = (Column("run", style="strategy"), Column("file", style="name"), *_FILE_HEADINGS)
     return replace(plain("Traces", headings, rows, style=""), notes=notes)
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> Iterator[Block]:
+def rank_blocks(balance: m.RankBalance) -> Iterator[Block]:
     """One row a rank, then median, largest and their ratio; then the collectives."""
     if balance.ranks:
         yield _RANKS_MEAN
-        yield _ranks(balance.ranks, limits)
+        yield _ranks(balance.ranks)
     if isinstance(balance.collectives, m.Skipped):
         if balance.ranks:
             yield f"Arrivals at the collectives are unknown: {balance.collectives.reason}."
     elif balance.collectives:
         calls = []
-        for call in balance.collectives[: limits.lines]:
+        for call in balance.collectives:
             times = (call.apart_us, *call.wait_us[:_RANKS_WIDE])
             shown = [DASH if us is None else figure(us) for us in times]
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
@@ -114,15 +115,15 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> Iterator[Block]:
         headings = (*_COLLECTIVE_HEADINGS, *waits)
         yield _COLLECTIVES_MEAN
         yield plain("Collectives", headings, calls, style="", first="name")
-    yield from (f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines])
+    yield from (f"Not compared: {left_out}" for left_out in balance.left_out)
 
 
-def _ranks(ranks: Sequence[m.RankLoad], limits: Limits) -> Table:
+def _ranks(ranks: Sequence[m.RankLoad]) -> Table:
     parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")
     values = [[float(getattr(load, part)) for load in ranks] for part in parts]
     rows = [
         (f"rank {load.rank}", *(figure(getattr(load, part)) for part in parts))
-        for load in ranks[: limits.lines]
+        for load in ranks[:_MOST_RANKS]
     ]
     over = [ratio(max(column) / median(column)) if median(column) else DASH for column in values]
     rows += [
@@ -261,7 +262,7 @@ def _holistic(slug: str, check: m.HolisticCheck, limits: Limits) -> Iterator[Blo
     if more := [f"{number:,} more {what}" for number, what in rest if number > 0]:
         yield f"{' and '.join(more)} in report.json."
     outcomes = []
-    for call in check.calls[: limits.lines]:
+    for call in check.calls:
         why = [Small((call.reason,))] if call.reason else []
         outcomes.append((Cell(call.name, below=why), call.outcome))
     calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")

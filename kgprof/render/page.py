@@ -78,10 +78,7 @@ CHAPTERS = {
 # below the verdict: the findings follow on the same page, and the table must still be in sight
 REASONS = 3
 # Their texts keep their lines or lengths, and are within the limits already.
-AS_THEY_ARE = (
-    *("failure", "findings", "source", "logs", "environment"),
-    *("steps", "step", "trace-files", "roofline", "flame", "flame-difference"),
-)
+AS_THEY_ARE = ("failure", "findings", "source", "logs", "environment", "trace-files", "step")
 
 
 class Section(View, kw_only=False):
@@ -262,7 +259,7 @@ def _sections(
             "Budgets",
             backend=gate_table.backend_words(gate),
             fails_on=gate_table.FAILS_ON[gate.fail_on],
-            shown=gate_table.gate_blocks(gate, limits),
+            shown=gate_table.gate_blocks(gate),
         )
         yield findings
     # Without times the table is worth its room only for how a run ended or what is noted on it.
@@ -270,7 +267,7 @@ def _sections(
     if files:
         yield _traces(profile, limits)
     elif timed or noted:
-        yield _results(profile, limits)
+        yield _results(profile)
         if plot.timed_steps(runs):
             yield _section("steps", "Step times", folds=plot.step_time_folds(runs, limits))
     if profile.rank_balance and not files:
@@ -282,7 +279,7 @@ def _sections(
     if not gate:
         yield findings
     if profile.checklist:
-        shown = practices.practices(profile, found.anchors, limits)
+        shown = practices.practices(profile, found.anchors)
         tally = practices.tally(profile.checklist)
         yield _section("checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
@@ -303,7 +300,7 @@ def _environment(profile: m.Profile, limits: Limits) -> Section:
         "environment",
         "Environment",
         command=one_line(" ".join(profile.command), 4 * limits.name),
-        environment=bounded(environment_facts.environment(profile, limits), limits),
+        environment=bounded(environment_facts.environment(profile), limits),
         options=bounded(environment_facts.options(profile), limits),
     )
 
@@ -317,18 +314,18 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         "traces",
         "Traces" if files else "Ranks",
         count(len(files) or len(balance.ranks if balance else ())),
-        files=trace_table.file_table(profile, limits) if files else "",
+        files=trace_table.file_table(profile) if files else "",
         balance=balance.text if balance else "",
-        ranks=trace_table.rank_blocks(balance, limits) if balance else (),
+        ranks=trace_table.rank_blocks(balance) if balance else (),
         differences=[trace_table.difference(each, limits) for each in shown],
     )
 
 
-def _results(profile: m.Profile, limits: Limits) -> Section:
+def _results(profile: m.Profile) -> Section:
     runs = profile.runs
     of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
-    notes = [*of_runs, *summary.footnotes(profile)][: limits.lines]
-    strategies = summary.strategies(profile)[: limits.lines]
+    notes = [*of_runs, *summary.footnotes(profile)]
+    strategies = summary.strategies(profile)
     table, alike = summary.without_constants(
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
@@ -340,7 +337,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=[*notes, Facts(strategies)] if strategies else notes,
-        evaluation=summary.evaluation_folds(profile.unit.plural, runs, limits),
+        evaluation=summary.evaluation_folds(profile.unit.plural, runs),
     )
 
 
@@ -352,7 +349,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         table=breakdown.time_table(runs),
         devices=kernel_table.device_folds(runs, limits),
         phases=breakdown.phase_table(runs),
-        overrides=breakdown.overrides(profile, limits),
+        overrides=breakdown.overrides(profile),
         kinds=[(name, meaning) for _, name, meaning in breakdown.KINDS],
     )
 
@@ -383,7 +380,7 @@ def _kernels_and_host(
         workload = one_line(profile.workload, limits.name)
         yield _section("trace-files", "Trace files", links=links, workload=workload, at=slugs)
     if timeline_chart.known(runs):
-        folds = timeline_chart.step_folds(runs, limits)
+        folds = bounded([*timeline_chart.step_folds(runs, limits)], limits)
         events = timeline_chart.events(runs, limits)
         yield _section("step", "Timeline of one step", folds=folds, events=events)
     if timed:
@@ -426,7 +423,7 @@ def _compiled_and_watched(
             "economics",
             "Is compiling worth it?",
             plots=economics_table.break_even_plots(weighed, units, limits),
-            table=economics_table.economics_table(profile, limits),
+            table=economics_table.economics_table(profile),
             units=units,
         )
     columns = memory_table.columns(runs)
@@ -437,9 +434,9 @@ def _compiled_and_watched(
             curves=memory_table.memory_folds(runs, limits),
             measured=bool(columns),
             table=summary.run_table(runs, columns, "Syncs and memory per run"),
-            missing=memory_table.unknown(runs)[: limits.lines],
-            contract=practices.memory_contract(profile, anchors, limits) if columns else (),
-            buffers=region_table.buffer_blocks(runs, limits),
+            missing=memory_table.unknown(runs),
+            contract=practices.memory_contract(profile, anchors) if columns else (),
+            buffers=region_table.buffer_blocks(runs),
         )
 
 
@@ -447,7 +444,7 @@ def _method(
     profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
 ) -> Iterator[Section]:
     options = profile.options
-    gaps = environment_facts.gap_table(profile.omissions, limits)
+    gaps = environment_facts.gap_table(profile.omissions)
     yield _section("gaps", "Not measured", table=gaps, left_out=left_out)
     yield _environment(profile, limits)
     passes = environment_facts.passes(profile)
