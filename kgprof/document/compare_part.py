@@ -46,7 +46,7 @@ def compare_part(
         "comparable": found.comparable and not compare_words.settings_that_differ(found),
         "comparability": compare_words.comparability(found),
         "cards": _cards(metrics),
-        "causes": tuple(_causes(found, root, anchors, limits)),
+        "causes": tuple(_causes(found, root, anchors)),
         "accounts": compare_words.accounts(found, limits.runs),
         "metrics": _metrics(
             changed, "Metrics that changed, or that the measurement does not settle"
@@ -136,7 +136,7 @@ def plot(metric: m.ComparedMetric) -> Shown | None:
 # ---------------------------------------------------------------- causes
 
 
-def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) -> Iterable[Shown]:
+def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes:
         explains = "" if together else compare_words.explains(cause, found.runs)
@@ -146,7 +146,7 @@ def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) ->
             text=compare_words.cause_text(cause),
             # How much it explains, unless that is said once among the accounts, and its run.
             detail=", ".join(filter(None, (explains, run))),
-            place=place(cause.place, root, limits),
+            place=place(cause.place, root),
             anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
 
@@ -265,7 +265,7 @@ def _status(
             level=finding.level.value,
             message=finding.message,
             why=compare_words.not_looked_for(members[0]),
-            place=place(finding.location, root, limits),
+            place=place(finding.location, root),
             runs=", ".join(group.runs),
             counts=f"{count(after)}{was}",
             fails=any(each.fails for each in members),

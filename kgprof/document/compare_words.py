@@ -277,12 +277,12 @@ def headline(profile: m.Profile) -> m.Verdict:
     assert comparison
     metrics = metrics_of(comparison)
     times = (each for each in metrics if each.decides and each.time_of)
-    step = next((each for each in times if isinstance(each.ratio, float)), None)
-    if not step or isinstance(step.ratio, m.Skipped):
+    known = ((each, each.ratio) for each in times if isinstance(each.ratio, float))
+    step, times_as_long = next(known, (None, 1.0))
+    failed = verdict.status is m.VerdictStatus.FAILED
+    if not step or (failed and step.verdict is not m.MetricVerdict.WORSE):
         return verdict
-    if verdict.status is m.VerdictStatus.FAILED and step.verdict is not m.MetricVerdict.WORSE:
-        return verdict
-    share = 100 * (step.ratio - 1)
+    share = 100 * (times_as_long - 1)
     text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
     if (ends := interval_of(step)) is not None:
         low, high = ends

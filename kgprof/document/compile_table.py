@@ -164,7 +164,9 @@ def stage_bars(runs: m.Runs) -> Sequence[Bar]:
         if isinstance(run.compile, m.CompileSummary) and len(run.compile.compilations) != len(each):
             made = f"{len(each)} of {len(run.compile.compilations):,} compilations"
         words = f"{figure(whole)} s: {', '.join(part.title for part in parts)}"
-        bars.append(Bar(words, parts, name_of(run), f"{figure(whole)} s in {made}", anchor(index)))
+        bars.append(
+            Bar(words, parts, name_of(run.key), f"{figure(whole)} s in {made}", anchor(index))
+        )
     return bars
 
 

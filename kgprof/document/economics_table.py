@@ -9,11 +9,9 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import Legend, legend_of
-from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
 from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
-from kgprof.document.run_parts import collected
+from kgprof.document.run_parts import collected, name_of
 from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
 from kgprof.wording import plural
 
@@ -110,7 +108,7 @@ _PLOTS = 4
 _LEAST_S = 1e-3
 
 
-def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -> Iterator[Block]:
+def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block]:
     """One for each eager run that others are held against. ``units``: the plural of the unit of
     work."""
     by_eager = collected(
@@ -119,8 +117,7 @@ def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float)
     )
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
-        name = one_line(eager.slug, limits.name)
-        yield from _plotted(name, per, modes[: _MOST - 1], units, limits)
+        yield from _plotted(name_of(eager), per, modes[: _MOST - 1], units)
 
 
 # style, name, seconds at the start, and the time of each call
@@ -141,9 +138,9 @@ def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> I
 
 
 def _plotted(
-    eager: str, per: str, modes: Sequence[m.Economics], units: str, limits: Limits
+    eager: str, per: str, modes: Sequence[m.Economics], units: str
 ) -> Iterator[Legend | Plot]:
-    names = [one_line(one.run.slug, limits.name) for one in modes]
+    names = [name_of(one.run) for one in modes]
     letters = [chr(66 + at) for at in range(len(modes))]
     scale = 1e-6 if per == "step" else 1e-3
     curves = [*_curves(eager, modes, names)]

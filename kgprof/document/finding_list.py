@@ -4,12 +4,14 @@ rule, so that each is explained once, and below it each place with what was seen
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Drawing, View
+from kgprof.document.table import Drawing, View, bounded
 from kgprof.wording import clause, relative
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
@@ -328,31 +330,28 @@ def _line(
     if members:
         fails = "Fails the gate."
     if 0 < len(members) < len(same.members):
-        runs = ", ".join(Grouped(members).runs[: limits.lines])
-        fails = f"Fails the gate in {one_line(runs, limits.name)}."
-    return FindingLine(
+        fails = f"Fails the gate in {', '.join(Grouped(members).runs)}."
+    line = FindingLine(
         anchor=anchor,
-        runs=[one_line(run, limits.name // 2) for run in same.runs[: limits.lines]],
-        message=one_line(same.first.message, 2 * limits.name),
+        runs=same.runs,
+        message=finding.message,
         times=same.times,
-        cost=one_line(same.cost, limits.name),
+        cost=same.cost,
         weight=max((ranks[weight] for weight in weights(same.members)), default=-1),
-        fix=one_line(finding.fix, limits.name),
-        no_fix=one_line(finding.no_fix, 2 * limits.name),
+        fix=finding.fix,
+        no_fix=finding.no_fix,
         fails=fails,
-        accepted=one_line(finding.accepted, limits.name),
-        place=place(finding.location, root, limits),
-        related=[
-            place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
-        ],
-        words=[shown for line in detail.splitlines() if (shown := " ".join(line.split()))],
+        accepted=finding.accepted,
+        place=place(finding.location, root),
+        related=[place(other, root) for other in finding.related[:_RELATED]],
+        words=(),
     )
+    words = [shown for line in detail.splitlines() if (shown := " ".join(line.split()))]
+    return replace(bounded(line, limits), words=words)
 
 
-def place(location: m.Location | None, root: str, limits: Limits) -> Place | None:
+def place(location: m.Location | None, root: str) -> Place | None:
     if not location:
         return None
     where = f"{line_of(location, root)} {location.function}".strip()
-    return Place(
-        where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)
-    )
+    return Place(where=where, source=location.text.strip())

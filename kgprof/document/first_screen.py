@@ -213,7 +213,7 @@ def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            yield _busy_bar(name_of(run), parts, us, share, f"kernels-{anchor(index)}")
+            yield _busy_bar(name_of(run.key), parts, us, share, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(

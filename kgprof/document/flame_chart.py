@@ -131,7 +131,7 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     drawable_runs = {index for index, *_ in graphs}
     first = [index for index in importance(runs) if index in drawable_runs][: limits.flames]
     for index, run, flame in graphs:
-        name = name_of(run)
+        name = name_of(run.key)
         frames = _Frames(flame, root, limits)
         summary = _summary(flame, frames)
         per = "window" if flame.per == "window" else "step"
@@ -332,7 +332,7 @@ def flame_difference_folds(
     for place, (index, run, flame) in enumerate(found):
         changes = _by_change(flame)
         frames = _Frames(flame, root, limits)
-        name = one_line(run.run.slug, limits.name)
+        name = name_of(run.run)
         largest = [
             f"{frames.name(frame)} ({change(after - before)} ms)"
             for frame, (before, after) in changes[:_LONGEST]

@@ -155,7 +155,7 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
             why = f"No step times: {series.reason}."
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
-            name = name_of(run)
+            name = name_of(run.key)
             blocks = (
                 _distribution(series, name),
                 legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),

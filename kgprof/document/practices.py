@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.finding_list import Anchors, place, to_do
-from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, duration, figure
 from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
@@ -58,7 +57,7 @@ def memory_contract(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
     return practices(replace(profile, checklist=about), anchors)
 
 
-def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
+def weighings(profile: m.Profile) -> Sequence[Shown]:
     weighed = []
     for trade_off in profile.trade_offs:
         guarded = trade_off.guarded.slug
@@ -73,7 +72,7 @@ def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
         weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
-            place=place(trade_off.location, profile.environment.source_root, limits),
+            place=place(trade_off.location, profile.environment.source_root),
             guarded=guarded,
             always=always,
             figures=figures,

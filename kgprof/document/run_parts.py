@@ -30,9 +30,9 @@ def collected(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     return values
 
 
-def name_of(run: m.RunReport) -> str:
+def name_of(run: m.RunKey) -> str:
     """What a drawing calls it, whose texts nobody else shortens."""
-    return one_line(run.key.slug, _NAME)
+    return one_line(run.slug, _NAME)
 
 
 def run_part(
@@ -46,4 +46,4 @@ def run_part(
     """``name``: what its anchor begins with; without one no link leads there."""
     place = anchor(index)
     anchored = clause("", name, f"-{place}")
-    return Fold(name_of(run), [*blocks], caption, lead, anchored, run=place)
+    return Fold(name_of(run.key), [*blocks], caption, lead, anchored, run=place)

@@ -136,7 +136,7 @@ def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
 
 def _blocks(run: m.RunReport, kernels: m.KernelBreakdown, at: str) -> Iterator[Block]:
     """``at``: the run's anchor; empty where the page has no room for its drawing."""
-    name = name_of(run)
+    name = name_of(run.key)
     step = kernels.timeline
     if isinstance(step, m.Skipped):
         yield f"No timeline: {step.reason}."

@@ -60,20 +60,20 @@ from kgprof.wording import plural
 # ok, attention, failed, inconclusive
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))
 METHOD = "Method"
-# Which chapter a section is in; those that are not here are about how it was measured.
+# The sections of each chapter; those that are not here are about how it was measured.
 CHAPTERS = {
-    **dict.fromkeys(("compare",), "Comparison"),
-    **dict.fromkeys(("gate",), "Budgets"),
-    **dict.fromkeys(("traces",), "Traces"),
-    "failure": "Failure",
-    **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
-    **dict.fromkeys(("findings", "checklist"), "Findings"),
-    "source": "Source",
-    **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
-    **dict.fromkeys(("trace-files", "step"), "Timeline"),
-    **dict.fromkeys(("host", "flame", "flame-difference"), "CPU"),
-    **dict.fromkeys(("compile", "economics"), "Compile"),
-    "memory": "Memory",
+    "Comparison": ("compare",),
+    "Budgets": ("gate",),
+    "Traces": ("traces",),
+    "Failure": ("failure",),
+    "Results": ("results", "steps", "trade-offs"),
+    "Findings": ("findings", "checklist"),
+    "Source": ("source",),
+    "Kernels": ("time", "kernels", "roofline"),
+    "Timeline": ("trace-files", "step"),
+    "CPU": ("host", "flame", "flame-difference"),
+    "Compile": ("compile", "economics"),
+    "Memory": ("memory",),
 }
 # below the verdict: the findings follow on the same page, and the table must still be in sight
 REASONS = 3
@@ -91,7 +91,8 @@ class Section(View, kw_only=False):
 
     @property
     def chapter(self) -> str:
-        return CHAPTERS.get(self.anchor, METHOD)
+        named = (name for name, anchors in CHAPTERS.items() if self.anchor in anchors)
+        return next(named, METHOD)
 
 
 class Page(View):
@@ -273,7 +274,7 @@ def _sections(
     if profile.rank_balance and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
-        weighings = practices.weighings(profile, limits)
+        weighings = practices.weighings(profile)
         yield _section("trade-offs", "Is the sync worth it?", weighings=weighings)
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
     if not gate:
@@ -422,7 +423,7 @@ def _compiled_and_watched(
         yield _section(
             "economics",
             "Is compiling worth it?",
-            plots=economics_table.break_even_plots(weighed, units, limits),
+            plots=economics_table.break_even_plots(weighed, units),
             table=economics_table.economics_table(profile),
             units=units,
         )

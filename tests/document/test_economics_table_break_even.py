@@ -19,7 +19,7 @@ POINT = re.compile(r"([\d.]+) ([\d.]+)")
 
 
 def plots() -> list[Plot]:
-    found = break_even_plots(weighed(profiles.watched()), "candidates", LEVELS[0])
+    found = break_even_plots(weighed(profiles.watched()), "candidates")
     return [block for block in found if isinstance(block, Plot)]
 
 
@@ -53,7 +53,7 @@ def test_a_compiled_curve_crosses_eagers_at_the_break_even() -> None:
 
 def test_a_mode_that_never_pays_has_a_curve_and_no_mark() -> None:
     watched = weighed(profiles.watched())
-    (legend, drawing) = tuple(break_even_plots(watched[1:2], "candidates", LEVELS[0]))
+    (legend, drawing) = tuple(break_even_plots(watched[1:2], "candidates"))
 
     assert isinstance(legend, Legend)
     assert isinstance(drawing, Plot)
@@ -67,4 +67,4 @@ def test_what_was_not_timed_has_no_curve() -> None:
         weighed(profiles.watched())[0], cold_s=Skipped(reason="no COMPILE")
     )
 
-    assert tuple(break_even_plots([one], "candidates", LEVELS[0])) == ()
+    assert tuple(break_even_plots([one], "candidates")) == ()

@@ -49,7 +49,7 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
 
     assert made.groups[0].lines[0] == FindingLine(
         anchor="KGP101-broken41",
-        runs=["batched.default", "torch_cond.default"],
+        runs=("batched.default", "torch_cond.default"),
         message="graph break in derive: Data-dependent branching (GB0170)",
         times="4 times",
         cost="",
@@ -201,7 +201,7 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
     assert made.groups[0].lines == [
         FindingLine(
             anchor="KGP999-",
-            runs=[],
+            runs=(),
             message="odd",
             times="",
             cost="",

@@ -63,7 +63,7 @@ def test_the_tally_leaves_out_what_there_is_none_of() -> None:
 
 
 def test_a_trade_off_shows_the_figures_that_decide() -> None:
-    kept, unknown = weighings(profiles.watched(), LIMITS)
+    kept, unknown = weighings(profiles.watched())
 
     assert kept == Shown(
         verdict="remove the sync",
