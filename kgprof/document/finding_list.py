@@ -231,17 +231,14 @@ class Place(View):
 
 class FindingLine(View):
     anchor: str
+    finding: m.Finding
     runs: Sequence[str]
-    message: str
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
-    fix: str  # as code; empty: the rule's remedy is all that is known
-    no_fix: str  # why there is none for the program's owner
     # that the gate fails because of it, and in which runs where not in all of them; empty: it does
     # not
     fails: str
-    accepted: str  # who accepts it and why
     place: Place | None
     related: Sequence[Place | None]
     words: Sequence[str]  # torch's own, a paragraph each
@@ -333,15 +330,12 @@ def _line(
         fails = f"Fails the gate in {', '.join(Grouped(members).runs)}."
     line = FindingLine(
         anchor=anchor,
+        finding=finding,
         runs=same.runs,
-        message=finding.message,
         times=same.times,
         cost=same.cost,
         weight=max((ranks[weight] for weight in weights(same.members)), default=-1),
-        fix=finding.fix,
-        no_fix=finding.no_fix,
         fails=fails,
-        accepted=finding.accepted,
         place=place(finding.location, root),
         related=[place(other, root) for other in finding.related[:_RELATED]],
         words=(),

@@ -313,7 +313,7 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 @cache
 def _fields(kind: type) -> Sequence[str]:
     """Those that may hold a text; none of a drawing, nor of what no table is made of."""
-    if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped):
+    if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped | m.Finding):
         return ()
     return [part.name for part in msgspec.structs.fields(kind) if part.type not in _FIGURES]
 

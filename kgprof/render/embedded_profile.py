@@ -138,20 +138,22 @@ def comparable(profile: m.Profile) -> m.Profile:
 # ---------------------------------------------------------------- reading
 
 
+def refused(path: Path | str, why: str, hint: str = "") -> InputError:
+    return InputError(why, path=path, hint=hint)
+
+
 def read(path: Path) -> Embedded:
     """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile
     that is whole."""
     if path.is_dir():
-        raise InputError(
-            "this is a folder, not a report", path=path, hint="give the report.html in it"
-        )
+        raise refused(path, "this is a folder, not a report", "give the report.html in it")
     try:
         data = files.content(path, MAX_PAGE_BYTES)
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
         if isinstance(error, FileNotFoundError):
             why = "file not found"
-        raise InputError(why, path=path, hint=_OURS) from error
+        raise refused(path, why, _OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
@@ -159,17 +161,15 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read``
     does."""
     if not _GENERATOR.search(text):
-        raise InputError(_NOT_OURS, path=path, hint=_OURS)
+        raise refused(path, _NOT_OURS, _OURS)
     block = _BLOCK.search(text)
     if not block and text.rstrip().endswith("</html>"):
-        raise InputError("this report has no Profile", path=path, hint=USE_JSON)
+        raise refused(path, "this report has no Profile", USE_JSON)
     if not block or not block[2]:
-        raise InputError(
-            "the report is truncated: its Profile is incomplete", path=path, hint="fetch it again"
-        )
+        raise refused(path, "the report is truncated: its Profile is incomplete", "fetch it again")
     if not block[1].strip():
         why = "this report has no Profile: it was omitted to stay under 1 MB"
-        raise InputError(why, path=path, hint=USE_JSON)
+        raise refused(path, why, USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
     words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
@@ -185,10 +185,8 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
         if version < known:
             age = "older"
             hint = "give the Recording itself, which every later kgprof can read"
-        raise InputError(
-            f"Profile schema {version} is {age} than this kgprof reads ({known})",
-            path=path,
-            hint=hint,
+        raise refused(
+            path, f"Profile schema {version} is {age} than this kgprof reads ({known})", hint
         )
     profile = _of_json(data, m.Profile, path)
     waiting = [msgspec.json.decode(data)]
@@ -200,7 +198,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             waiting.extend(each)
         elif isinstance(each, int | float) and each and not LEAST <= abs(each) <= MOST:
             why = f"not a kgprof Profile: {each} is beyond what anything is measured to be"
-            raise InputError(why, path=path, hint=_AGAIN)
+            raise refused(path, why, _AGAIN)
     return profile
 
 
@@ -212,7 +210,7 @@ def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
         return m.decode_json(data, kind)
     except msgspec.DecodeError as error:
-        raise InputError(f"not a kgprof Profile: {error}", path=path, hint=_AGAIN) from error
+        raise refused(path, f"not a kgprof Profile: {error}", _AGAIN) from error
 
 
 def _unpacked(text: str, path: Path | str) -> bytes:
@@ -223,15 +221,11 @@ def _unpacked(text: str, path: Path | str) -> bytes:
             base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1
         )
     except (binascii.Error, ValueError, zlib.error) as error:
-        raise InputError(
-            f"its Profile is damaged: {error}", path=path, hint="fetch the report again"
-        ) from error
+        raise refused(path, f"its Profile is damaged: {error}", "fetch the report again") from error
     if len(data) > MAX_JSON_BYTES:
-        raise InputError(
-            f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path
-        )
+        raise refused(path, f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB")
     if not reader.eof:
-        raise InputError("its Profile is truncated", path=path, hint="fetch the report again")
+        raise refused(path, "its Profile is truncated", "fetch the report again")
     return data
 
 

@@ -173,7 +173,7 @@ def build(
 def _status_word(profile: m.Profile, found: FindingList) -> str:
     word = summary.status_word(profile)
     groups = [group for group in found.groups if group.level is m.Level.WARNING]
-    warned = sum(not line.accepted for group in groups for line in group.lines)
+    warned = sum(not line.finding.accepted for group in groups for line in group.lines)
     counts = profile.verdict.status is m.VerdictStatus.OK and not profile.comparison
     return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
 

@@ -12,7 +12,6 @@ from kgprof.document.breakdown import Legend
 from kgprof.document.economics_table import break_even_plots, weighed
 from kgprof.document.plot import ACROSS, HIGH, TOP, Plot
 from kgprof.model import Skipped
-from kgprof.render.html import LEVELS
 from tests.render import profiles
 
 POINT = re.compile(r"([\d.]+) ([\d.]+)")

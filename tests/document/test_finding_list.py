@@ -47,17 +47,16 @@ def of(*findings: Finding) -> list[tuple[str, list[str]]]:
 def test_a_line_says_everything_that_is_known_of_it() -> None:
     made = finding_list(profiles.gate(), LIMITS)
 
-    assert made.groups[0].lines[0] == FindingLine(
+    line = made.groups[0].lines[0]
+    assert line.finding.message == "graph break in derive: Data-dependent branching (GB0170)"
+    assert line == FindingLine(
         anchor="KGP101-broken41",
+        finding=line.finding,
         runs=("batched.default", "torch_cond.default"),
-        message="graph break in derive: Data-dependent branching (GB0170)",
         times="4 times",
         cost="",
         weight=-1,
-        fix="",
-        no_fix="",
         fails="Fails the gate in batched.default.",
-        accepted="",
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
         related=[Place(where="evaluator.py:9 evaluate", source="step(x)")],
         words=[
@@ -138,10 +137,10 @@ def test_what_fails_the_gate_comes_first_and_what_is_accepted_last() -> None:
         line
         for group in finding_list(turned, LIMITS).groups
         for line in group.lines
-        if "break" in line.message
+        if "break" in line.finding.message
     ]
 
-    assert [(bool(line.fails), bool(line.accepted)) for line in lines] == [
+    assert [(bool(line.fails), bool(line.finding.accepted)) for line in lines] == [
         (True, False),
         (False, True),
     ]
@@ -201,15 +200,12 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
     assert made.groups[0].lines == [
         FindingLine(
             anchor="KGP999-",
+            finding=bare,
             runs=(),
-            message="odd",
             times="",
             cost="",
             weight=-1,
-            fix="",
-            no_fix="",
             fails="",
-            accepted="",
             place=None,
             related=[],
             words=[],
