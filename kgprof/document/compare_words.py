@@ -8,11 +8,19 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.finding_list import Grouped, grouped, where
-from kgprof.document.quantity import DASH, count, figure, milliseconds, ratio, size
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    figure,
+    milliseconds,
+    plain_number,
+    ratio,
+    sign,
+    size,
+)
 from kgprof.document.table import Cell, Column, Small, Table, plain
 from kgprof.wording import clause, plural
 
-MINUS = "\N{MINUS SIGN}"
 SYMBOLS = {
     m.MetricVerdict.WORSE: "\N{MULTIPLICATION X}",
     m.MetricVerdict.INCONCLUSIVE: "?",
@@ -94,14 +102,10 @@ def value(metric: m.ComparedMetric, side: m.Figure) -> str:
     if metric.unit == "s":
         return f"{figure(side)} s"
     if metric.rate and side > 0:
-        return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
+        return f"{plain_number(side)} ({figure(1000 / side)} {metric.rate})"
     if metric.unit.partition("/")[0] in metric.name:  # "kernels a step: 54", not "54 kernels/step"
-        return _plain(side)
-    return f"{_plain(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
-
-
-def _plain(number: float) -> str:
-    return count(round(number)) if number == round(number) else figure(number)
+        return plain_number(side)
+    return f"{plain_number(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
 
 
 def change(metric: m.ComparedMetric) -> str:
@@ -110,7 +114,7 @@ def change(metric: m.ComparedMetric) -> str:
     if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
         return DASH
     more = metric.head - metric.base
-    counted = f"{_sign(more)}{_plain(abs(more))}"
+    counted = f"{sign(more)}{plain_number(abs(more))}"
     if isinstance(metric.ratio, m.Skipped):
         return counted if more else "0"
     if not more and metric.ratio == 1:
@@ -173,18 +177,14 @@ def sentence(metric: m.ComparedMetric) -> str:
 
 def signed_percent(share: float) -> str:
     rounded = f"{100 * abs(share):.1f}" if abs(share) < 10 else f"{100 * abs(share):,.0f}"
-    return "0.0 %" if rounded == "0.0" else f"{_sign(share)}{rounded} %"
-
-
-def _sign(value: float) -> str:
-    return "+" if value > 0 else MINUS
+    return "0.0 %" if rounded == "0.0" else f"{sign(share)}{rounded} %"
 
 
 def more_ms(us: float, of_us: float) -> str:
     """ "+4.50 ms", a part of a whole with as many decimals as that has."""
     decimals = len(milliseconds(abs(of_us)).partition(".")[2])
     rounded = f"{abs(us) / 1000:,.{decimals}f}"
-    return f"{_sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
+    return f"{sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
 
 
 # ---------------------------------------------------------------- causes

@@ -11,7 +11,7 @@ from kgprof.document.breakdown import Bar, LegendEntry, Part
 from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
-from kgprof.document.quantity import DASH, count, figure, percent
+from kgprof.document.quantity import DASH, count, figure, or_dash, percent
 from kgprof.document.run_parts import collected, having, name_of, run_part
 from kgprof.document.table import (
     Block,
@@ -24,10 +24,11 @@ from kgprof.document.table import (
     number,
     plain,
     sized,
+    small,
     timed,
     whole,
 )
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
 STAGES = (
@@ -185,16 +186,15 @@ def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
 
 
 def _compilation(compilation: m.Compilation) -> Cells:
-    below = [Small((compilation.location,), "place")]
-    if compilation.fail_reason:
-        below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
+    failed = clause("failed: ", compilation.fail_reason)
+    below = (Small((compilation.location,), "place"), *small(failed, style="wrong"))
     operators = compilation.operators
     stages = compilation.stages
     head = (
         compilation.compile_id,
         Cell(compilation.function, below=below),
         number(compilation.duration_s),
-        DASH if operators is None else count(operators),
+        or_dash(operators, count),
     )
     if isinstance(stages, m.Skipped):
         return (*head, DASH, Cell(stages.reason, style="missing", span=len(STAGES)))
@@ -240,7 +240,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
         places.append(f"called at {line_of(site, root)} {site.function}")
     below = (Small((entry.compile_id or "refused",), "detail"), Small(places, "place"))
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
-    call = DASH if entry.call is None else count(entry.call)
+    call = or_dash(entry.call, count)
     if entry.call == -1:
         call = "before the first"
     return (

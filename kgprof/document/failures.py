@@ -6,8 +6,9 @@ from pathlib import Path
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
+from kgprof.document.finding_list import line_of
 from kgprof.document.table import View
-from kgprof.wording import plural, relative
+from kgprof.wording import plural
 
 _TEXT = 300  # characters of an error, and of a line
 _TRACEBACK = 20_000
@@ -36,7 +37,7 @@ def failed(profile: m.Profile) -> Sequence[Failed]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
     for run in profile.runs:
         if failure := run.exit.failure:
-            place = _place(failure, profile.environment.source_root)
+            place = line_of(failure.location, profile.environment.source_root)
             shown.setdefault((place, failure.error), []).append(run)
     return [_failed(place, runs) for (place, _), runs in shown.items()]
 
@@ -64,7 +65,3 @@ def _failed(place: str, runs: m.Runs) -> Failed:
         where=f"{one_line(first.key.slug, _TEXT)}{others}: {first.exit.where}{before}",
         traceback=visible(first.exit.traceback[-_TRACEBACK:], keep="\n\t"),
     )
-
-
-def _place(failure: m.Failure, root: str) -> str:
-    return f"{relative(failure.location.file, root)}:{failure.location.line}"

@@ -79,11 +79,8 @@ def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
     """Those that the gate fails because of."""
-    return (
-        frozenset(profile.findings[i] for i in profile.gate.failing)
-        if profile.gate
-        else frozenset()
-    )
+    indices = profile.gate.failing if profile.gate else ()
+    return frozenset(profile.findings[i] for i in indices)
 
 
 def where(place: m.Location | None, root: str) -> str:

@@ -63,9 +63,7 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
-        "has_winner": by_speed and by_speed.has_winner,
-        "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        "unit": by_speed.unit.name if by_speed else "",
+        **dict.fromkeys(("bars", "limited", "steps", "causes", "intervals"), ()),
         "not_applied": not_applied(profile.actions),
         "busy": busy,
         "per": "step" if marked or comparison else "window",
@@ -78,21 +76,20 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     if comparison:
         return shown | {
             "tiles": [*_changes(comparison)],
-            "bars": (),
-            "limited": (),
-            "steps": (),
             "causes": [*_causes(comparison, found, root)],
             "causes_of": _causes_of(comparison),
             "intervals": [*_intervals(comparison)],
         }
+    if by_speed and len(by_speed.runs) > 1:
+        shown["bars"] = [*_bars(by_speed, runs)]
+        shown["has_winner"] = by_speed.has_winner
+        shown["more_runs"] = max(0, len(by_speed.runs) - RUNS)
+        shown["unit"] = by_speed.unit.name
     first = runs[importance(runs)[0]] if runs else None
     return shown | {
         "tiles": [*_figures(profile, first, found)],
-        "bars": [*_bars(by_speed, runs)] if by_speed and len(by_speed.runs) > 1 else (),
         "limited": limit_blocks(runs, root),
         "steps": [*_steps(profile, found)],
-        "causes": (),
-        "intervals": (),
     }
 
 

@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, importance
-from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.quantity import MINUS, figure, milliseconds, of_width, percent, sign
 from kgprof.document.run_parts import having, name_of, run_part
 from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
 from kgprof.wording import clause, plural, relative
@@ -299,13 +299,12 @@ def _functions(flame: m.FlameGraph, frames: _Frames, per: str, name: str) -> Ite
 # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
 MUCH = 0.05
 SOME = 0.005
-_MINUS = "\N{MINUS SIGN}"
 _COLOURS = (
     ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
     ("more1", "+", f"at least {100 * SOME:.1f} %"),
     ("same", "", "less than that either way"),
-    ("less1", _MINUS, f"at least {100 * SOME:.1f} % shorter"),
-    ("less2", _MINUS, f"at least {100 * MUCH:.0f} %"),
+    ("less1", MINUS, f"at least {100 * SOME:.1f} % shorter"),
+    ("less2", MINUS, f"at least {100 * MUCH:.0f} %"),
 )
 DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 
@@ -415,9 +414,7 @@ def style_of(share: float) -> str:
 def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
     amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
-    if ns == 0:
-        return amount
-    return f"+{amount}" if ns > 0 else f"{_MINUS}{amount}"
+    return f"{sign(ns)}{amount}" if ns else amount
 
 
 def _ms(ns: float) -> str:

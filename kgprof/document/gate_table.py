@@ -17,7 +17,7 @@ from kgprof.document.finding_list import (
     where,
 )
 from kgprof.document.quantity import DASH, amount, count
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, plain
+from kgprof.document.table import Block, Cell, Column, Fold, Table, plain, small
 from kgprof.wording import clause, plural
 
 INDUCTOR = "inductor"
@@ -67,7 +67,7 @@ def budget_table(gate: m.Gate, rows: int | None = None) -> Table:
         made.append(
             (
                 budget.run.slug,
-                Cell(budget.metric, below=[Small((words,)) for words in below]),
+                Cell(budget.metric, below=small(*below)),
                 Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
                 amount(budget.limit, budget.unit),

@@ -259,7 +259,7 @@ def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         total = f"{milliseconds(kernels.total_us)} ms"
-        most = limits.kernel_rows if index in first else min(limits.kernel_rows, limits.other_rows)
+        most = limits.kernels_of(index, first)
         blocks: list[Block] = [*kernels.warnings]
         if most:
             blocks.append(kernel_table(run, kernels, root, replace(limits, kernel_rows=most)))

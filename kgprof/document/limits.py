@@ -1,7 +1,7 @@
 """How much the page may hold, what it keeps of the runs longest when bytes are short, and the names
 that its parts share."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 
 from kgprof import model as m
@@ -40,6 +40,10 @@ class Limits(m.Model):
     source_rows: int = 0  # lines of the workload's files, of each of the first runs
     code_chars: int = 0  # of the graphs and the generated code of each of those
     carries: Share = Share.NOTHING  # of the Profile itself
+
+    def kernels_of(self, at: int, first: Collection[int]) -> int:
+        """Rows of kernels of the run at this index."""
+        return self.kernel_rows if at in first else min(self.kernel_rows, self.other_rows)
 
     @property
     def longest(self) -> int:

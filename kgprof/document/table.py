@@ -258,6 +258,11 @@ def timed(time: m.Time, scale: float = 1.0, unit: str = "") -> Cell:
     return Cell(f"{figure(median)}{unit}", details, value=median)
 
 
+def small(*texts: str, style: str = "below") -> Sequence[Small]:
+    """A line each, of those that are not empty."""
+    return [Small((text,), style) for text in texts if text]
+
+
 def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
     made = tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
     return Row(cells=made, anchor=anchor, style=style)

@@ -27,8 +27,8 @@ from kgprof.document.table import (
     Facts,
     Fold,
     Shown,
-    Small,
     plain,
+    small,
 )
 from kgprof.wording import plural, short_name
 
@@ -370,13 +370,13 @@ def _host(kernels: m.KernelBreakdown, name: str) -> Iterator[Block]:
         return
     rows: list[Cells] = []
     for part in host.parts:
-        meaning = _MEANINGS.get(part.name)
+        meaning = _MEANINGS.get(part.name, "")
         between = span(figure(part.minimum_us), figure(part.maximum_us))
         rows.append(
             (
                 Cell(
                     part.name,
-                    below=[Small((meaning,), "detail")] if meaning else [],
+                    below=small(meaning, style="detail"),
                 ),
                 figure(part.mean_us),
                 percent(share_of(part.mean_us, host.mean_us)),

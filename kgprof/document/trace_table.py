@@ -17,9 +17,12 @@ from kgprof.document.quantity import (
     count,
     figure,
     milliseconds,
+    or_dash,
     percent,
+    plain_number,
     ratio,
     share_of,
+    sign,
     size,
 )
 from kgprof.document.run_parts import having
@@ -29,17 +32,16 @@ from kgprof.document.table import (
     Cell,
     Column,
     Fold,
-    Small,
     Table,
     plain,
     row,
+    small,
 )
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
 _SHORT = 90  # characters of a kernel's name, more where two would look alike
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
-_MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
 _FILE_HEADINGS = (
     "size",
@@ -86,7 +88,7 @@ def file_table(profile: m.Profile) -> Table:
                 percent(share_of(kernels.idle_us, kernels.window_us)),
                 f"{figure(kernels.total_us / breakdown.steps_of(kernels))}{of}",
             )
-        rank = DASH if file.rank is None else str(file.rank)
+        rank = or_dash(file.rank, str)
         if file.rank is not None and file.world_size:
             rank += f" of {file.world_size}"
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
@@ -108,7 +110,7 @@ def rank_blocks(balance: m.RankBalance) -> Iterator[Block]:
         calls = []
         for call in balance.collectives:
             times = (call.apart_us, *call.wait_us[:_RANKS_WIDE])
-            shown = [DASH if us is None else figure(us) for us in times]
+            shown = [or_dash(us, figure) for us in times]
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
             calls.append((call.name, count(call.place), *last, *shown))
         waits = [f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]]
@@ -225,15 +227,14 @@ def _counted(counts: Iterable[float | None]) -> str:
     known = [one for one in counts if one is not None]
     if not known:
         return ""
-    total = sum(known)
-    return count(round(total)) if abs(total - round(total)) < 1e-9 else figure(total)
+    return plain_number(round(sum(known), 9))
 
 
 def signed(more: float) -> str:
     """What is less than a thousandth of its unit, a nanosecond of microseconds, is none."""
     if abs(more) < 0.0005:
         return "0"
-    return f"{'+' if more > 0 else _MINUS}{figure(abs(more))}"
+    return f"{sign(more)}{figure(abs(more))}"
 
 
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
@@ -263,8 +264,7 @@ def _holistic(slug: str, check: m.HolisticCheck, limits: Limits) -> Iterator[Blo
         yield f"{' and '.join(more)} in report.json."
     outcomes = []
     for call in check.calls:
-        why = [Small((call.reason,))] if call.reason else []
-        outcomes.append((Cell(call.name, below=why), call.outcome))
+        outcomes.append((Cell(call.name, below=small(call.reason)), call.outcome))
     calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")
     versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
     yield Fold("HTA calls", (calls, versions), call_outcomes(check))
@@ -276,10 +276,9 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
     for found in figures:
         sides = (found.hta, found.ours, found.difference_percent)
         why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-        below = [Small((text,)) for text in (found.note, why) if text]
         rows.append(
             (
-                Cell(found.name, below=below),
+                Cell(found.name, below=small(found.note, why)),
                 hta_quantity(found.ours, found.unit),
                 hta_quantity(found.hta, found.unit),
                 Cell(hta_difference(found), wrong=found.differs),

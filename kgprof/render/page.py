@@ -484,7 +484,7 @@ def _left_out(profile: m.Profile, limits: Limits) -> Iterator[str]:
     first = kept(runs, FIRST_RUNS)
     names = 0
     for at, _, each in traced:
-        rows = limits.kernel_rows if at in first else min(limits.kernel_rows, limits.other_rows)
+        rows = limits.kernels_of(at, first)
         shown = rows + limits.more_kernels if rows else 0
         names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - shown)
     if names:

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from kgprof.compare import CompareSettings, history
-from kgprof.document.compare_words import MINUS
 from kgprof.document.history import sheet
+from kgprof.document.quantity import MINUS
 from kgprof.document.table import DASH, Drawn, Shown, Table
 from kgprof.model import History, VerdictStatus
 from kgprof.render import sheet as printers
