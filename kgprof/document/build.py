@@ -102,7 +102,7 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
         blocks = trace_table.rank_blocks(profile.rank_balance)
         yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:
-        yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
+        yield trace_table.difference(each, rows=_KERNELS, name=_NAME)
 
 
 def _timed(profile: m.Profile, wide: bool) -> Section:
@@ -212,7 +212,6 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
     """Of each run what ran, whose lines it computes, why the device was idle, and the host's
     step."""
     root = profile.environment.source_root
-    limits = replace(_LIMITS, kernel_rows=_KERNELS)
     for _, run, kernels in breakdown.broken_down(profile.runs):
         step = breakdown.step_us(kernels)
         shares = ", ".join(
@@ -223,7 +222,7 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             f"{milliseconds(step)} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
             f"{breakdown.busy_caption(kernels, run.step)}: {shares}"
         )
-        table = kernel_table.kernel_table(run, kernels, root, limits, length=_NAME)
+        table = kernel_table.kernel_table(run, kernels, root, _KERNELS, length=_NAME)
         table = table.only("kernel", "kind", "count", "total ms", "share")
         lines = [
             f"kernel {rank}: {kernel_table.first_line(row, root)}"
@@ -282,8 +281,7 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     if not found:
         return
     _, run, _, roofline = max(found, key=lambda each: share_of(each[3].placed_us, each[2].total_us))
-    limits = replace(_LIMITS, kernel_rows=_KERNELS)
-    table = roofline_table.roofline_table(run, roofline, limits)
+    table = roofline_table.roofline_table(run, roofline, _KERNELS)
     ceilings = ", ".join(
         f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
         for each in roofline.ceilings

@@ -181,7 +181,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
         kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
-        blocks += trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
+        blocks += trace_table.difference(kept, rows=rows or KERNELS).blocks
     elif alone:
         blocks.append("No bars: the run is on one side only.")
     else:

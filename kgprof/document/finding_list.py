@@ -218,10 +218,13 @@ def weights(findings: Iterable[m.Finding]) -> Sequence[tuple[bool, float]]:
 
 _RELATED = 8  # other places of one finding
 _WORDS = 3000  # characters of torch's own
+_TEXT = 400  # of a place, and of its line
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Place(View):
+class Place(Drawing):
+    """It is within limits of its own: the spaces of a line of code stay."""
+
     where: str  # "src/step.py:41 forward"
     source: str  # the line itself; empty where it could not be read
 
@@ -345,4 +348,4 @@ def place(location: m.Location | None, root: str) -> Place | None:
     if not location:
         return None
     where = f"{line_of(location, root)} {location.function}".strip()
-    return Place(where=where, source=location.text.strip())
+    return Place(where=one_line(where, _TEXT), source=clip(visible(location.text.strip()), _TEXT))

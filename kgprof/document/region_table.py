@@ -240,7 +240,7 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     ]
     if staged:
         kernels = [(run, kernel) for run, stages in staged for kernel in stages.kernels]
-        names = distinct_names([kernel.kernel for _, kernel in kernels], _NAME, limits.name)
+        names = distinct_names([kernel.kernel for _, kernel in kernels], _NAME)
         every = dict.fromkeys(stage for _, kernel in kernels for stage in kernel.seconds)
         made: list[Cells] = []
         for (run, kernel), name in zip(kernels, names, strict=True):

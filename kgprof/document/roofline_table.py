@@ -78,10 +78,11 @@ def _ceilings(roofline: m.Roofline) -> Table:
     return plain("Peak rates of this GPU", headings, rows, style="")
 
 
-def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
-    """For a comment and a log, which have no room for how a kernel was launched."""
-    shown = roofline.rows[: limits.kernel_rows]
-    names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
+def roofline_table(run: m.RunReport, roofline: m.Roofline, most: int) -> Table:
+    """The ``most`` largest kernels, for a comment and a log, which have no room for how one was
+    launched."""
+    shown = roofline.rows[:most]
+    names = distinct_names([launches.name for launches in shown], _SHORT_NAME)
     rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
     headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
     label = f"Roofline of {run.key.slug}"

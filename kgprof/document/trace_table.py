@@ -141,7 +141,6 @@ def _ranks(ranks: Sequence[m.RankLoad]) -> Table:
 
 def difference(
     found: m.TraceDifference,
-    limits: Limits,
     *,
     rows: int = CHANGES,
     name: int = _SHORT,
@@ -159,7 +158,7 @@ def difference(
         "kernel": found.kernels,
     }
     tables = [
-        _changes(label, changes, found, min(rows, limits.lines), name, limits)
+        _changes(label, changes, found, rows, name)
         for label, changes in by_name.items()
         # Where nothing was launched in any span, their table is the total once more.
         if any(change.name != _UNATTRIBUTED for change in changes)
@@ -185,11 +184,10 @@ def _changes(
     found: m.TraceDifference,
     rows: int,
     length: int,
-    limits: Limits,
 ) -> Table:
     shown = changes[:rows]
     rest = changes[rows:]
-    names = distinct_names([change.name for change in shown], length, limits.name)
+    names = distinct_names([change.name for change in shown], length)
     lines: list[tuple[str, Sequence[m.Change]]] = [
         (name if change.status == "both" else f"{name} ({change.status})", [change])
         for name, change in zip(names, shown, strict=True)

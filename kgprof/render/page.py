@@ -318,7 +318,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         files=trace_table.file_table(profile) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance) if balance else (),
-        differences=[trace_table.difference(each, limits) for each in shown],
+        differences=[trace_table.difference(each) for each in shown],
     )
 
 

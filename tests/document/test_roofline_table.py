@@ -76,7 +76,7 @@ def cells(row: KernelLaunches) -> dict[str, Cell]:
     run = with_rows(row).runs[0]
     assert isinstance(run.kernels, KernelBreakdown)
     assert isinstance(run.kernels.roofline, Roofline)
-    table = roofline_table(run, run.kernels.roofline, LIMITS)
+    table = roofline_table(run, run.kernels.roofline, LIMITS.kernel_rows)
     return {
         column.name: cell for column, cell in zip(table.columns, table.rows[0].cells, strict=True)
     }

@@ -8,7 +8,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.document.trace_table import IN_TEXT, difference, file_table, rank_blocks, signed
+from kgprof.document.trace_table import difference, file_table, rank_blocks, signed
 from kgprof.model import Profile
 from kgprof.reading import recordings
 from kgprof.render import RENDERERS
@@ -37,7 +37,7 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
         a_trace(tmp_path / "new.json", "triton_poi_0", 20.0),
     )
     (found,) = taken_in(tmp_path, new, "--against", old).differences
-    shown = difference(found, IN_TEXT, rows=1)
+    shown = difference(found, rows=1)
     capsys.readouterr()
     assert shown.title == "new against old"
     assert shown.intro == (
