@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part
-from kgprof.document.quantity import duration
+from kgprof.document.quantity import duration, rounded
 from kgprof.document.table import Shown
 from kgprof.wording import clause
 
@@ -34,7 +34,7 @@ def sentence(profile: m.Profile) -> str:
         return ""
     phases = [each for each in account.phases if each.share >= NAMED_FROM]
     phases.sort(key=lambda each: -each.us)
-    named = ", ".join(f"{account.words(each.phase)} {100 * each.share:.0f} %" for each in phases)
+    named = ", ".join(f"{account.words(each.phase)} {rounded(each.share)}" for each in phases)
     return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
 
 

@@ -4,9 +4,9 @@ need neither style nor script."""
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
+from kgprof.document.quantity import figure, milliseconds, of_width, percent, rounded, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Cells, Drawing, Drawn, Shown, Table, View, plain
+from kgprof.document.table import Cell, Cells, Drawing, Drawn, Note, Shown, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -126,7 +126,7 @@ def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:
     busy, share, of, is_bare = busy_share(kernels, bare)
     if is_bare:
         return (
-            f"GPU busy {100 * share:.0f} % ({milliseconds(busy)} of {milliseconds(of)} ms "
+            f"GPU busy {rounded(share)} ({milliseconds(busy)} of {milliseconds(of)} ms "
             "without the profiler)"
         )
     return f"busy {percent(share)} under the profiler"
@@ -137,7 +137,7 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile) -> Sequence[tuple[str, str]]:
+def overrides(profile: m.Profile) -> Sequence[Note]:
     """The project's own rules: what is looked for in a name, and what that made of this report's
     kernels."""
     made = []
@@ -222,7 +222,7 @@ class Bar(Drawing, kw_only=False):
                 width=of_width(part.length),
                 middle=of_width(x + part.length / 2),
                 letter=part.letter if part.length >= _LETTER_FROM else "",
-                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
+                share=rounded(part.share) if part.length >= _SHARE_FROM else "",
                 wide=part.length < _SHARE_ALWAYS_FROM,  # the share fits on a wide screen only
                 title=part.title,
             )

@@ -20,7 +20,16 @@ from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList, not_applied, to_do
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import anchor, importance
-from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    duration,
+    figure,
+    of_width,
+    percent,
+    ratio,
+    rounded,
+)
 from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
 from kgprof.document.table import Shown, View
@@ -157,7 +166,7 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
             return Tile(label, duration(us), "per step; its share is not decided", "time")
         if not is_timing and median and max(of / median, median / of) > NOISY:
             below += f" traced, {ratio(of / median)} the step"
-    return Tile(label, f"{100 * share:.0f} %", below, "time")
+    return Tile(label, rounded(share), below, "time")
 
 
 def _changes(comparison: m.Comparison) -> Iterator[Tile]:
@@ -224,7 +233,7 @@ def _busy_bar(
     for kind, part_us in parts.items():
         name = breakdown.NAMES[kind]
         part = part_us / whole
-        words.append(f"{name} {100 * part:.0f} %")
+        words.append(f"{name} {rounded(part)}")
         drawn.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
     description = ", ".join(words)
     return BusyBar(
@@ -233,7 +242,7 @@ def _busy_bar(
         run,
         anchor=anchor,
         busy=duration(us),
-        of_step=f"{100 * share:.0f} %",
+        of_step=rounded(share),
         width=of_width(share),
     )
 
@@ -247,7 +256,7 @@ def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
         saves = action.saves
         amount = ""
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
+            share = "" if action.share is None else f" ({rounded(action.share)})"
             most = f"{duration(saves.us_per_step)}/{saves.per}"
             amount = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
         how = saves.how if isinstance(saves, m.Saving) else saves.reason

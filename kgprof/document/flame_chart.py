@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, importance
-from kgprof.document.quantity import MINUS, figure, milliseconds, of_width, percent, sign
+from kgprof.document.quantity import MINUS, figure, milliseconds, of_width, percent, rounded, sign
 from kgprof.document.run_parts import having, name_of, run_part
 from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
 from kgprof.wording import clause, plural, relative
@@ -300,11 +300,11 @@ def _functions(flame: m.FlameGraph, frames: _Frames, per: str, name: str) -> Ite
 MUCH = 0.05
 SOME = 0.005
 _COLOURS = (
-    ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
+    ("more2", "+", f"at least {rounded(MUCH)} of a step longer in head"),
     ("more1", "+", f"at least {100 * SOME:.1f} %"),
     ("same", "", "less than that either way"),
     ("less1", MINUS, f"at least {100 * SOME:.1f} % shorter"),
-    ("less2", MINUS, f"at least {100 * MUCH:.0f} %"),
+    ("less2", MINUS, f"at least {rounded(MUCH)}"),
 )
 DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 

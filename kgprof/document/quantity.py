@@ -55,6 +55,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def rounded(share: float) -> str:
+    """A share of 0..1 in whole per cent."""
+    return f"{100 * share:.0f} %"
+
+
 def share_of(part: float, whole: float) -> float:
     """0..1; of nothing no part has a share."""
     return part / whole if whole else 0.0

@@ -10,7 +10,7 @@ from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, occupancy
 from kgprof.document.limits import Limits, kept
-from kgprof.document.quantity import figure, of_width, percent, share_of, size
+from kgprof.document.quantity import figure, of_width, percent, rounded, share_of, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
@@ -209,6 +209,6 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         left=of_width(_LEFT),
         points=points,
         across=[(x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high],
-        up=tuple((y(share), f"{100 * share:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1.0)),
+        up=tuple((y(share), rounded(share)) for share in (0, 0.25, 0.5, 0.75, 1.0)),
     )
     return Drawn("scatter", shown)

@@ -49,6 +49,7 @@ class View(m.Model):
 
 
 Shown = dict[str, Any]  # what a template alone reads, by name
+Note = tuple[str, str]  # what it is about, and a text
 
 
 class Small(View, kw_only=False):
@@ -131,7 +132,7 @@ class Table(View, kw_only=False):
     columns: Sequence[Column]
     rows: Sequence[Row]
     label: str = ""
-    notes: Sequence[str | tuple[str, str]] = ()
+    notes: Sequence[str | Note] = ()
     totals: Sequence[Row] = ()  # below the rows, whatever they are sorted by
     style: str = ""  # "sortable", "filtered"
     named_by: int = 0  # the column whose cells name their rows
@@ -191,7 +192,7 @@ class Drawn(Drawing, kw_only=False):
     shown: Shown
 
 
-Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
+Block = Table | Fold | Facts | Points | Drawing | str | Note  # a text is a note too
 Blocks = Sequence[Block]
 Cells = Sequence[Cell | str]
 

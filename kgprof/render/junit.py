@@ -23,6 +23,7 @@ from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.wording import clause
 
 EVERY_RUN = "all runs"
+Property = tuple[str, str]  # its name and its value
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -33,7 +34,7 @@ class Case(m.Model, kw_only=False):
 
     run: str
     name: str
-    properties: Sequence[tuple[str, str]] = ()
+    properties: Sequence[Property] = ()
     failure: str = ""
     error: str = ""
     output: str = ""
@@ -81,7 +82,7 @@ def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) 
         ElementTree.SubElement(element, "system-out").text = _xml(case.output)
 
 
-def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:
+def _write_properties(element: ElementTree.Element, properties: Iterable[Property]) -> None:
     if listed := tuple(properties):
         parent = ElementTree.SubElement(element, "properties")
         for name, value in listed:
@@ -95,7 +96,7 @@ def _xml(text: str) -> str:
 # ---------------------------------------------------------------- what there is to say
 
 
-def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
+def _totals(profile: m.Profile) -> Iterable[Property]:
     yield "verdict.status", profile.verdict.status
     yield "verdict.text", profile.verdict.text
     yield "exit.code", str(profile.exit_code)

@@ -15,7 +15,7 @@ from kgprof.document.escaping import clip, escaped, one_line, visible
 from kgprof.document.finding_list import Found, Grouped, failing, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
-from kgprof.document.table import Block, Facts, Fold, Points, Table, View
+from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, View
 from kgprof.document.table import markdown as table_lines
 from kgprof.measures.times import ranked, said
 from kgprof.wording import clause, figure, plural, ranges, relative
@@ -95,7 +95,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
             yield name, said(time, found.unit), summary.speedup_words(run), starts
 
 
-def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
+def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
     """The cause or the finding, and what to do."""
 
     def stated(rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
@@ -129,7 +129,7 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
         yield _to_do(profile.remedy(worst.rule), worst.fix)
 
 
-def _to_do(words: str, fix: str = "") -> tuple[str, str]:
+def _to_do(words: str, fix: str = "") -> Note:
     """The code to write, called a fix; without one, what is said in words."""
     if fix:
         return "Fix", code(fix, _STATED)
