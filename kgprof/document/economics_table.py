@@ -149,8 +149,9 @@ def _plotted(
         for one, letter, name in zip(modes, letters, names, strict=True)
         if (calls := _calls(one))
     ]
-    nearest = min((calls for calls, *_ in known), default=1e3)
-    furthest = max((calls for calls, *_ in known), default=1e4)
+    counts = [calls for calls, *_ in known]
+    nearest = min(counts, default=1e3)
+    furthest = max(counts, default=1e4)
     x = Axis(
         low=10.0 ** max(0, math.floor(math.log10(max(1.0, nearest))) - 3),
         high=max(1e3, 20 * furthest),

@@ -4,8 +4,6 @@ words that every renderer uses."""
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import replace
-
 from kgprof import model as m
 from kgprof.document.finding_list import Anchors, place, to_do
 from kgprof.document.quantity import DASH, duration, figure, rounded
@@ -34,10 +32,10 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
+def practices(items: Sequence[m.ChecklistItem], anchors: Anchors) -> Sequence[Shown]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status)):
+    for item in sorted(items, key=lambda item: STATUSES.index(item.status)):
         found = dict.fromkeys(anchors[mark] for mark in item.findings if mark in anchors)
         practice = Shown(
             status=item.status,
@@ -53,8 +51,7 @@ def practices(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
 def memory_contract(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
-    about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
-    return practices(replace(profile, checklist=about), anchors)
+    return practices([item for item in profile.checklist if item.id in MEMORY_CONTRACT], anchors)
 
 
 def weighings(profile: m.Profile) -> Sequence[Shown]:

@@ -94,7 +94,11 @@ def _row(name: str, launches: m.KernelLaunches) -> Cells:
         name,
         _bound(launches),
         number(launches.median_us),
-        written(launches.bytes_per_s, _billions, *_if_known(launches.bytes_moved, size)),
+        written(
+            launches.bytes_per_s,
+            lambda rate: figure(rate / 1e9),
+            *_if_known(launches.bytes_moved, size),
+        ),
         written(launches.flops_per_s, lambda rate: figure(rate / 1e12)),
         whole(launches.registers, *_if_known(launches.spills, "{:,} spilled".format)),
         written(launches.occupancy_percent, occupancy),
@@ -106,10 +110,6 @@ def _bound(launches: m.KernelLaunches) -> Cell:
     bound = m.known(launches.bound)
     share = m.known(launches.of_ceiling)
     return Cell(_what(bound), (f"{percent(share)} of peak",))
-
-
-def _billions(rate: float) -> str:
-    return figure(rate / 1e9)
 
 
 def _if_known(value: int | m.Skipped, words: Callable[[int], str]) -> Sequence[str]:

@@ -70,14 +70,6 @@ def columns(profile: m.Profile) -> Sequence[RunColumn]:
     return tuple(shown.values())
 
 
-def _about(run: m.RunReport) -> Cell:
-    return timed(m.known(run.compile).steady, 1e-3)
-
-
-def _evaluation(run: m.RunReport) -> Cell:
-    return timed(run.evaluation_time)
-
-
 def _first_call(run: m.RunReport) -> Cell:
     compiled = m.known(run.compile)
     return number(compiled.first_call_s, made(compiled))
@@ -97,7 +89,13 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
             "COMPILE: median of the steps before the profiler, with kgprof's listeners "
             "on; TRACE's if it is shorter"
         )
-        yield RunColumn("about ms/step", about, _about, "about", details=2)
+        yield RunColumn(
+            "about ms/step",
+            about,
+            lambda run: timed(m.known(run.compile).steady, 1e-3),
+            "about",
+            details=2,
+        )
 
     # Whole evaluations are timed by their units of work where these are known.
     counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in runs)
@@ -107,7 +105,14 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     yield RunColumn(unit.time, each, _unit, "unit", details=3, bar=True)
     if not counted:
         whole = "TIMING: whole evaluation; median, range, n evaluations"
-        yield RunColumn("s/evaluation", whole, _evaluation, "evaluation", details=2, bar=True)
+        yield RunColumn(
+            "s/evaluation",
+            whole,
+            lambda run: timed(run.evaluation_time),
+            "evaluation",
+            details=2,
+            bar=True,
+        )
 
     # Over the rounds, the quantity that runs are ranked by.
     rounds = "TIMING: median over all processes of each process's median; range, number of rounds"

@@ -82,14 +82,14 @@ def _starts(sweep: m.Sweep) -> Table:
     rows: list[Cells] = []
     for each in _measured(sweep):
         starts = (timed(each.cold), timed(each.warm), number(each.again_s))
-        stages = several(each.stages, len(_STAGES), _in_stages)
+        stages = several(
+            each.stages,
+            len(_STAGES),
+            lambda stages: [number(getattr(stages, name)) for name in _STAGES],
+        )
         rows.append((each.cell.name, *starts, *stages))
     headings = ("cell", "cold s", "warm s", "reset s", *_STAGES.values())
     return plain("Cost of a start, and the stages of a cold start", headings, rows)
-
-
-def _in_stages(stages: m.CompileStages) -> Sequence[Cell]:
-    return [number(getattr(stages, name)) for name in _STAGES]
 
 
 _TOTAL = (

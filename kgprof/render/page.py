@@ -280,7 +280,7 @@ def _sections(
     if not gate:
         yield findings
     if profile.checklist:
-        shown = practices.practices(profile, found.anchors)
+        shown = practices.practices(profile.checklist, found.anchors)
         tally = practices.tally(profile.checklist)
         yield _section("checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):

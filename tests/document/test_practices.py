@@ -25,7 +25,7 @@ LIMITS = LEVELS[0]
 def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
     profile = profiles.watched()
 
-    shown = practices(profile, finding_list(profile, LIMITS).anchors)
+    shown = practices(profile.checklist, finding_list(profile, LIMITS).anchors)
 
     assert shown[0] == Shown(
         status=PracticeStatus.FAIL,
@@ -38,7 +38,7 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
 
 
 def test_a_finding_that_the_page_has_no_room_for_is_no_link() -> None:
-    shown = practices(profiles.watched(), {"read000": "KGP201-read000"})
+    shown = practices(profiles.watched().checklist, {"read000": "KGP201-read000"})
 
     assert shown[0]["anchors"] == ["KGP201-read000"]
 
