@@ -30,7 +30,7 @@ class Limits(m.Model):
     findings: int
     runs: int
     name: int  # characters of any one name or message
-    lines: int  # rows of any other table: compilations, gaps, flags, settings
+    lines: int  # rows of tables that say how many more there are: compilations, graphs
     other_rows: int = 0  # as kernel_rows, of a run that is not among the first
     more_kernels: int = 0  # of a run, a line each: what the filter finds besides
     # runs whose step is drawn: the winner, the baseline, the runner-up, then others
