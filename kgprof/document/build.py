@@ -222,7 +222,9 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             f"{milliseconds(step)} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
             f"{breakdown.busy_caption(kernels, run.step)}: {shares}"
         )
-        table = kernel_table.kernel_table(run, kernels, root, _KERNELS, length=_NAME)
+        table = kernel_table.kernel_table(
+            run, kernels, root, _KERNELS, length=_NAME, longest=_LIMITS.name
+        )
         table = table.only("kernel", "kind", "count", "total ms", "share")
         lines = [
             f"kernel {rank}: {kernel_table.first_line(row, root)}"

@@ -17,7 +17,7 @@ from kgprof.document.breakdown import Bar, Part, legend
 from kgprof.document.compare_part import parts_of, plot, window_us
 from kgprof.document.escaping import one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList, not_applied, to_do
+from kgprof.document.finding_list import FindingList, not_applied
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import anchor, importance
 from kgprof.document.quantity import (
@@ -251,6 +251,7 @@ def _busy_bar(
 
 
 def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
+    """Yield each action but its remedy, a paragraph that the page has more room for."""
     root = profile.environment.source_root
     for action in profile.actions:
         saves = action.saves
@@ -268,7 +269,6 @@ def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
             place=", ".join(places),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=to_do(profile, action),
             about=f"{action.run.slug}, {action.rule}, {how}",
         )
 

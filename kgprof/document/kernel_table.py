@@ -392,7 +392,7 @@ def kernel_table(
         launches = collected((each.name, each) for each in kernels.roofline.rows)
         headings += _OF_THE_CARD
     shown = kernels.rows[:most]
-    names = distinct_names([kernel.name for kernel in shown], length)
+    names = distinct_names([kernel.name for kernel in shown], length, longest)
     rows: list[Cells] = []
     for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1):
         alike = launches.get(kernel.name, []) if launches is not None else []

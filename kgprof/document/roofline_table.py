@@ -82,7 +82,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, most: int) -> Table:
     """The ``most`` largest kernels, for a comment and a log, which have no room for how one was
     launched."""
     shown = roofline.rows[:most]
-    names = distinct_names([launches.name for launches in shown], _SHORT_NAME)
+    names = distinct_names([launches.name for launches in shown], _SHORT_NAME, 200)
     rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
     headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
     label = f"Roofline of {run.key.slug}"

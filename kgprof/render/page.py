@@ -33,7 +33,7 @@ from kgprof.document import (
 from kgprof.document.compare_part import compare_part
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied
+from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied, to_do
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -78,7 +78,10 @@ CHAPTERS = {
 # below the verdict: the findings follow on the same page, and the table must still be in sight
 REASONS = 3
 # Their texts keep their lines or lengths, and are within the limits already.
-AS_THEY_ARE = ("failure", "findings", "source", "logs", "environment", "trace-files", "step")
+AS_THEY_ARE = (
+    *("failure", "findings", "source", "logs", "environment"),
+    *("trace-files", "step", "roofline"),
+)
 
 
 class Section(View, kw_only=False):
@@ -157,9 +160,12 @@ def build(
         verdict=one_line(verdict.text, most),
         trust=one_line(verdict.trust, most),
     )
+    top = said | bounded(head | first_screen(profile, found), limits)
+    for step, action in zip(top["steps"], profile.actions, strict=False):
+        step["remedy"] = one_line(to_do(profile, action), most)
     return Page(
         profile=profile,
-        head=said | bounded(head | first_screen(profile, found), limits),
+        head=top,
         sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
             for section in sections
