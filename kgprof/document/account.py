@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part
-from kgprof.document.quantity import duration
+from kgprof.document.quantity import duration, rounded
 from kgprof.document.table import Shown
 from kgprof.wording import clause
 
@@ -30,18 +30,18 @@ COLOURS = {
 def sentence(profile: m.Profile) -> str:
     """Say where the time of the one script went; empty where that was not measured."""
     account = _account(profile)
-    if account is None:
+    if not account:
         return ""
     phases = [each for each in account.phases if each.share >= NAMED_FROM]
     phases.sort(key=lambda each: -each.us)
-    named = ", ".join(f"{account.words(each.phase)} {100 * each.share:.0f} %" for each in phases)
+    named = ", ".join(f"{account.words(each.phase)} {rounded(each.share)}" for each in phases)
     return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
 
 
 def lines(profile: m.Profile) -> Sequence[str]:
     """Say where the time of the one script went, and whether its compiling pays, unless an action
     says it."""
-    runs = profile.runs if profile.comparison is None else ()
+    runs = () if profile.comparison else profile.runs
     economics = runs[0].economics if len(runs) == 1 else None
     pays = economics.text if isinstance(economics, m.Economics) else ""
     if any(action.text == pays for action in profile.actions):
@@ -62,7 +62,7 @@ def measured(account: m.ScriptAccount) -> str:
 
 def picture(profile: m.Profile) -> Shown | None:
     account = _account(profile)
-    if account is None:
+    if not account:
         return None
     parts = []
     entries = []
@@ -78,7 +78,7 @@ def picture(profile: m.Profile) -> Shown | None:
 
 def _account(profile: m.Profile) -> m.ScriptAccount | None:
     """Of ranks each has its own; none of them is the run."""
-    if len(profile.runs) != 1 or profile.comparison is not None:
+    if len(profile.runs) != 1 or profile.comparison:
         return None
     account = profile.runs[0].account
     return None if isinstance(account, m.Skipped) else account

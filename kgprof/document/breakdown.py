@@ -2,13 +2,11 @@
 need neither style nor script."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.document.limits import Limits
-from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
+from kgprof.document.quantity import figure, milliseconds, of_width, percent, rounded, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Cells, Drawing, Shown, Table, View, plain
+from kgprof.document.table import Cell, Cells, Drawing, Drawn, Note, Shown, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -128,7 +126,7 @@ def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:
     busy, share, of, is_bare = busy_share(kernels, bare)
     if is_bare:
         return (
-            f"GPU busy {100 * share:.0f} % ({milliseconds(busy)} of {milliseconds(of)} ms "
+            f"GPU busy {rounded(share)} ({milliseconds(busy)} of {milliseconds(of)} ms "
             "without the profiler)"
         )
     return f"busy {percent(share)} under the profiler"
@@ -139,11 +137,11 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile, limits: Limits) -> Sequence[tuple[str, str]]:
+def overrides(profile: m.Profile) -> Sequence[Note]:
     """The project's own rules: what is looked for in a name, and what that made of this report's
     kernels."""
     made = []
-    for own in profile.kind_overrides[: limits.lines]:
+    for own in profile.kind_overrides:
         kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
         made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
     return made
@@ -206,7 +204,7 @@ class Part(View, kw_only=False):
     title: str = ""
 
 
-class Bar(View, kw_only=False):
+class Bar(Drawing, kw_only=False):
     description: str  # the bar in words
     parts: Sequence[Part]
     run: str = ""
@@ -224,7 +222,7 @@ class Bar(View, kw_only=False):
                 width=of_width(part.length),
                 middle=of_width(x + part.length / 2),
                 letter=part.letter if part.length >= _LETTER_FROM else "",
-                share=f"{100 * part.share:.0f} %" if part.length >= _SHARE_FROM else "",
+                share=rounded(part.share) if part.length >= _SHARE_FROM else "",
                 wide=part.length < _SHARE_ALWAYS_FROM,  # the share fits on a wide screen only
                 title=part.title,
             )
@@ -232,11 +230,10 @@ class Bar(View, kw_only=False):
 
 
 class Bars(Drawing, kw_only=False):
-    kind: ClassVar[str] = "bars"
     bars: Sequence[Bar]
 
 
-class LegendEntry(View, kw_only=False):
+class LegendEntry(Drawing, kw_only=False):
     family: str  # FAMILY-KIND is the class of its colour
     kind: str
     name: str
@@ -245,7 +242,6 @@ class LegendEntry(View, kw_only=False):
 
 
 class Legend(Drawing, kw_only=False):
-    kind: ClassVar[str] = "legend"
     entries: Sequence[LegendEntry]
 
 
@@ -266,22 +262,12 @@ def legend(present: Collection[str]) -> Sequence[LegendEntry]:
     ]
 
 
-class Lengths(Drawing):
+def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Drawn:
     """A row and a bar each, all on one scale."""
-
-    kind: ClassVar[str] = "lengths"
-    what: str
-    unit: str
-    rows: Sequence[Shown]
-
-
-def lengths(
-    what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = ""
-) -> Lengths:
     longest = max((value for _, value in rows), default=0.0) or 1.0
     made = []
     for name, value in rows:
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
         width = of_width(max(value, 0.0) / longest)
         made.append(Shown(name=name, value=words, width=width, first=name == marked))
-    return Lengths(what=what, unit=unit, rows=made)
+    return Drawn("lengths", Shown(what=what, unit=unit, rows=made))

@@ -55,15 +55,14 @@ _LIMITS = trace_table.IN_TEXT
 
 def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     """``wide``: there is room for tables of many columns, and what is long is folded."""
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from compared(profile, profile.comparison)
     else:
         yield from next_steps(profile)
         yield from _limits(profile)
     yield from runs(profile, wide=wide)
-    if profile.gate is not None and profile.gate.budgets:
-        budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
-        yield Section("", (budgets,), noun="budgets")
+    if profile.gate and profile.gate.budgets:
+        yield Section("", (gate_table.in_lines(profile.gate),), noun="budgets")
     yield from _findings(profile, wide)
     yield from _accepted(profile)
     yield from _watched(profile)
@@ -95,15 +94,15 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     """A row a run, or a trace file in place of a run that was timed; ranks and traces beside each
     other."""
     if profile.trace_files:
-        files = trace_table.file_table(profile, _LIMITS)
+        files = trace_table.file_table(profile)
         yield Section("", (replace(files, notes=()), *files.notes), noun="traces")
     else:
         yield _timed(profile, wide)
-    if profile.rank_balance is not None:
-        blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
+    if profile.rank_balance:
+        blocks = trace_table.rank_blocks(profile.rank_balance)
         yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:
-        yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
+        yield trace_table.difference(each, rows=_KERNELS, name=_NAME)
 
 
 def _timed(profile: m.Profile, wide: bool) -> Section:
@@ -213,7 +212,6 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
     """Of each run what ran, whose lines it computes, why the device was idle, and the host's
     step."""
     root = profile.environment.source_root
-    limits = replace(_LIMITS, kernel_rows=_KERNELS)
     for _, run, kernels in breakdown.broken_down(profile.runs):
         step = breakdown.step_us(kernels)
         shares = ", ".join(
@@ -224,7 +222,9 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             f"{milliseconds(step)} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
             f"{breakdown.busy_caption(kernels, run.step)}: {shares}"
         )
-        table = kernel_table.kernel_table(run, kernels, root, limits, length=_NAME)
+        table = kernel_table.kernel_table(
+            run, kernels, root, _KERNELS, length=_NAME, longest=_LIMITS.name
+        )
         table = table.only("kernel", "kind", "count", "total ms", "share")
         lines = [
             f"kernel {rank}: {kernel_table.first_line(row, root)}"
@@ -262,7 +262,7 @@ def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
     for title, blocks in (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
         ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
-        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
+        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs)),
     ):
         shown = [block if wide else _narrow(block) for block in blocks]
         if shown:
@@ -283,8 +283,7 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     if not found:
         return
     _, run, _, roofline = max(found, key=lambda each: share_of(each[3].placed_us, each[2].total_us))
-    limits = replace(_LIMITS, kernel_rows=_KERNELS)
-    table = roofline_table.roofline_table(run, roofline, limits)
+    table = roofline_table.roofline_table(run, roofline, _KERNELS)
     ceilings = ", ".join(
         f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
         for each in roofline.ceilings
@@ -302,9 +301,9 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
 
 def _not_measured(profile: m.Profile) -> Iterator[Section]:
     gaps = []
-    for gap in gathered(profile.omissions):
-        runs = clause(" (", ", ".join(gap.runs), ")")
-        gaps.append(f"{', '.join(gap.what)}: {gap.reason}{runs}")
+    for what, reason, slugs in gathered(profile.omissions):
+        runs = clause(" (", ", ".join(slugs), ")")
+        gaps.append(f"{', '.join(what)}: {reason}{runs}")
     if gaps:
         yield Section("Not measured", (_points(gaps),), folded=True, noun="lines")
 

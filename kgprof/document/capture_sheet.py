@@ -114,7 +114,7 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     timed_calls = sorted(
         (result.answer.call_us.median, result.name)
         for result in report.results
-        if result.answer is not None and isinstance(result.answer.call_us, m.Spread)
+        if result.answer and isinstance(result.answer.call_us, m.Spread)
     )
     if len(timed_calls) > 1:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
@@ -129,7 +129,7 @@ def _row(result: m.CaptureResult) -> Cells:
     answer = result.answer
     bad = result.outcome in (m.CaptureOutcome.WRONG, m.CaptureOutcome.HUNG)
     call = copies = missing("only correct cases are timed")
-    if answer is not None:
+    if answer:
         call, copies = timed(answer.call_us), timed(answer.copies_us)
     return (
         Cell(result.name, title=f"the function is {result.case.words}"),
@@ -143,7 +143,7 @@ def _row(result: m.CaptureResult) -> Cells:
 def _against(result: m.CaptureResult) -> str:
     answer = result.answer
     judged = result.outcome in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.WRONG)
-    if not judged or answer is None or not answer.difference:
+    if not judged or not answer or not answer.difference:
         return result.why
     worst = answer.difference
     if result.outcome is m.CaptureOutcome.CORRECT:
@@ -178,7 +178,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
 
 def _detail(result: m.CaptureResult) -> Iterator[Block]:
     answer = result.answer
-    if answer is not None:
+    if answer:
         if at := answer.at:
             yield "Line", f"{at.file}:{at.line} in {at.function}: {at.text}"
         if result.outcome is m.CaptureOutcome.WRONG and result.why:

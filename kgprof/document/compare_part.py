@@ -12,22 +12,13 @@ from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend
 from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.document.table import Block, Fold, Shown, Table, View, plain
+from kgprof.document.table import Block, Fold, Shown, Table, plain
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
-
-
-class Plot(View):
-    """An interval about "no change", which is in the middle; SVG lengths."""
-
-    x: str
-    width: str
-    middle: str
-    limit: str  # the budget; empty: none, or beyond the plot
 
 
 def compare_part(
@@ -43,11 +34,11 @@ def compare_part(
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
-    traces = [run.trace for run in found.runs if run.trace is not None]
+    traces = [run.trace for run in found.runs if run.trace]
     bars = [parts_of(trace, after) for trace in traces for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     by_status = compare_words.by_status(found)
-    notes = (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines])
+    notes = (*compare_words.unchecked(found), found.method, *found.notes)
     return {
         "base": base,
         "head": head,
@@ -55,7 +46,7 @@ def compare_part(
         "comparable": found.comparable and not compare_words.settings_that_differ(found),
         "comparability": compare_words.comparability(found),
         "cards": _cards(metrics),
-        "causes": tuple(_causes(found, root, anchors, limits)),
+        "causes": tuple(_causes(found, root, anchors)),
         "accounts": compare_words.accounts(found, limits.runs),
         "metrics": _metrics(
             changed, "Metrics that changed, or that the measurement does not settle"
@@ -70,8 +61,8 @@ def compare_part(
             _status(status, same, root, anchors, limits) for status, same in by_status.items()
         ],
         "differences": (
-            *_changes("Facts of the environment that differ", "fact", found.environment, limits),
-            *_changes("Settings that differ", "setting", found.settings, limits),
+            *_changes("Facts of the environment that differ", "fact", found.environment),
+            *_changes("Settings that differ", "setting", found.settings),
         ),
         "notes": tuple(filter(None, notes)),
     }
@@ -121,10 +112,11 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
     return cards
 
 
-def plot(metric: m.ComparedMetric) -> Plot | None:
-    """The axis is as wide as the interval and the budget need."""
+def plot(metric: m.ComparedMetric) -> Shown | None:
+    """An interval about "no change", which is in the middle; the axis is as wide as the interval
+    and the budget need."""
     ends = compare_words.interval_of(metric)
-    if ends is None:
+    if not ends:
         return None
     low, high = (100 * share for share in ends)
     budget = metric.budget_percent
@@ -133,7 +125,7 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
     def at(percent: float) -> float:
         return 0.5 + percent / (2 * reach)
 
-    return Plot(
+    return Shown(
         x=of_width(at(low)),
         width=of_width(max(at(high) - at(low), 0.01)),
         middle=of_width(0.5),
@@ -144,9 +136,9 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) -> Iterable[Shown]:
+def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
-    for cause in found.causes[: limits.lines]:
+    for cause in found.causes:
         explains = "" if together else compare_words.explains(cause, found.runs)
         run = cause.run.slug if cause.run else ""
         yield Shown(
@@ -154,7 +146,7 @@ def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) ->
             text=compare_words.cause_text(cause),
             # How much it explains, unless that is said once among the accounts, and its run.
             detail=", ".join(filter(None, (explains, run))),
-            place=place(cause.place, root, limits),
+            place=place(cause.place, root),
             anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
 
@@ -183,18 +175,18 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
     verdicts = Counter(metric.verdict for metric in run.metrics)
     tally = [f"{count(verdicts[word])} {word}" for word in m.MetricVerdict if verdicts[word]]
     alone = compare_words.only_in(run)
-    blocks: list[Block] = [*run.notes[: limits.lines]]
-    if trace is not None and not trace.missing:
+    blocks: list[Block] = [*run.notes]
+    if trace and not trace.missing:
         blocks.append(Bars((_bar(trace, False, longest_us), _bar(trace, True, longest_us))))
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
         kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
-        blocks += trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
+        blocks += trace_table.difference(kept, rows=rows or KERNELS).blocks
     elif alone:
         blocks.append("No bars: the run is on one side only.")
     else:
         blocks.append(f"No bars: {trace.missing if trace else 'neither side was traced'}.")
-    blocks += _tables(run, limits)
+    blocks += _tables(run)
     worse = m.MetricVerdict.WORSE in verdicts
     return Fold(run.run.slug, blocks, caption=alone or ", ".join(tally), open=worse, run=place)
 
@@ -218,7 +210,7 @@ def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     )
 
 
-def _tables(run: m.RunComparison, limits: Limits) -> Iterable[Block]:
+def _tables(run: m.RunComparison) -> Iterable[Block]:
     """What is less than a millisecond of a compilation is none."""
     stages = [
         (
@@ -227,22 +219,17 @@ def _tables(run: m.RunComparison, limits: Limits) -> Iterable[Block]:
             figure(phase.head_s),
             trace_table.signed(phase.head_s - phase.base_s),
         )
-        for phase in run.phases[: limits.lines]
+        for phase in run.phases
     ]
     if stages:
         headings = ("compile stage", "was, s", "is, s", "difference")
         label = f"{run.run.slug}, by stage of compilation"
         yield plain(label, headings, stages, style="", first="name")
-    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
+    yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings)
 
 
-def _changes(
-    label: str, name: str, changes: Sequence[m.ChangedFact], limits: Limits
-) -> Iterable[Table]:
-    rows = [
-        (change.name, change.base or DASH, change.head or DASH)
-        for change in changes[: limits.lines]
-    ]
+def _changes(label: str, name: str, changes: Sequence[m.ChangedFact]) -> Iterable[Table]:
+    rows = [(change.name, change.base or DASH, change.head or DASH) for change in changes]
     if rows:
         yield plain(label, (name, "base", "head"), rows, style="", first="name")
 
@@ -278,8 +265,8 @@ def _status(
             level=finding.level.value,
             message=finding.message,
             why=compare_words.not_looked_for(members[0]),
-            place=place(finding.location, root, limits),
-            runs=", ".join(group.runs[: limits.lines]),
+            place=place(finding.location, root),
+            runs=", ".join(group.runs),
             counts=f"{count(after)}{was}",
             fails=any(each.fails for each in members),
             anchor="" if fixed else anchors.get(finding.fingerprint, ""),

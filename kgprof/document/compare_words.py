@@ -8,11 +8,19 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.finding_list import Grouped, grouped, where
-from kgprof.document.quantity import DASH, count, figure, milliseconds, ratio, size
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    figure,
+    milliseconds,
+    plain_number,
+    ratio,
+    sign,
+    size,
+)
 from kgprof.document.table import Cell, Column, Small, Table, plain
 from kgprof.wording import clause, plural
 
-MINUS = "\N{MINUS SIGN}"
 SYMBOLS = {
     m.MetricVerdict.WORSE: "\N{MULTIPLICATION X}",
     m.MetricVerdict.INCONCLUSIVE: "?",
@@ -77,9 +85,10 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
 
 def is_shown(metric: m.ComparedMetric) -> bool:
     """Whether a reader looks for it: what decides, what may have changed, and times."""
-    timed = metric.time_of is not None and not isinstance(metric.base, m.Skipped)
-    measured = timed and not isinstance(metric.head, m.Skipped)
-    return metric.decides or metric.verdict in CHANGED or measured
+    if metric.decides or metric.verdict in CHANGED:
+        return True
+    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
+    return measured and metric.time_of is not None
 
 
 def value(metric: m.ComparedMetric, side: m.Figure) -> str:
@@ -93,14 +102,10 @@ def value(metric: m.ComparedMetric, side: m.Figure) -> str:
     if metric.unit == "s":
         return f"{figure(side)} s"
     if metric.rate and side > 0:
-        return f"{_plain(side)} ({figure(1000 / side)} {metric.rate})"
+        return f"{plain_number(side)} ({figure(1000 / side)} {metric.rate})"
     if metric.unit.partition("/")[0] in metric.name:  # "kernels a step: 54", not "54 kernels/step"
-        return _plain(side)
-    return f"{_plain(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
-
-
-def _plain(number: float) -> str:
-    return count(round(number)) if number == round(number) else figure(number)
+        return plain_number(side)
+    return f"{plain_number(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
 
 
 def change(metric: m.ComparedMetric) -> str:
@@ -109,7 +114,7 @@ def change(metric: m.ComparedMetric) -> str:
     if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
         return DASH
     more = metric.head - metric.base
-    counted = f"{_sign(more)}{_plain(abs(more))}"
+    counted = f"{sign(more)}{plain_number(abs(more))}"
     if isinstance(metric.ratio, m.Skipped):
         return counted if more else "0"
     if not more and metric.ratio == 1:
@@ -129,7 +134,7 @@ def interval_of(metric: m.ComparedMetric) -> tuple[float, float] | None:
 def bounds(metric: m.ComparedMetric) -> str:
     """The 95 % interval of the change; empty where there is none."""
     ends = interval_of(metric)
-    if ends is None:
+    if not ends:
         return ""
     low, high = map(signed_percent, ends)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
@@ -172,18 +177,14 @@ def sentence(metric: m.ComparedMetric) -> str:
 
 def signed_percent(share: float) -> str:
     rounded = f"{100 * abs(share):.1f}" if abs(share) < 10 else f"{100 * abs(share):,.0f}"
-    return "0.0 %" if rounded == "0.0" else f"{_sign(share)}{rounded} %"
-
-
-def _sign(value: float) -> str:
-    return "+" if value > 0 else MINUS
+    return "0.0 %" if rounded == "0.0" else f"{sign(share)}{rounded} %"
 
 
 def more_ms(us: float, of_us: float) -> str:
     """ "+4.50 ms", a part of a whole with as many decimals as that has."""
     decimals = len(milliseconds(abs(of_us)).partition(".")[2])
     rounded = f"{abs(us) / 1000:,.{decimals}f}"
-    return f"{_sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
+    return f"{sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
 
 
 # ---------------------------------------------------------------- causes
@@ -209,7 +210,7 @@ def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
     if isinstance(cause.explains_us, m.Skipped):
         return f"effect on step time unknown: {cause.explains_us.reason}"
     run = next((run for run in runs if run.run == cause.run), None)
-    if run is None or isinstance(run.delta_us, m.Skipped):
+    if not run or isinstance(run.delta_us, m.Skipped):
         return f"accounts for {more_ms(cause.explains_us, cause.explains_us)}"
     of = run.delta_us
     return f"accounts for {more_ms(cause.explains_us, of)} of the {more_ms(of, of)} per {run.per}"
@@ -273,15 +274,15 @@ def headline(profile: m.Profile) -> m.Verdict:
     one sentence; and how many processes that stands on. One that no time decided stays as it is."""
     comparison = profile.comparison
     verdict = profile.verdict
-    assert comparison is not None
+    assert comparison
     metrics = metrics_of(comparison)
-    times = (each for each in metrics if each.decides and each.time_of is not None)
-    step = next((each for each in times if isinstance(each.ratio, float)), None)
-    if step is None or isinstance(step.ratio, m.Skipped):
+    times = (each for each in metrics if each.decides and each.time_of)
+    known = ((each, each.ratio) for each in times if isinstance(each.ratio, float))
+    step, times_as_long = next(known, (None, 1.0))
+    failed = verdict.status is m.VerdictStatus.FAILED
+    if not step or (failed and step.verdict is not m.MetricVerdict.WORSE):
         return verdict
-    if verdict.status is m.VerdictStatus.FAILED and step.verdict is not m.MetricVerdict.WORSE:
-        return verdict
-    share = 100 * (step.ratio - 1)
+    share = 100 * (times_as_long - 1)
     text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
     if (ends := interval_of(step)) is not None:
         low, high = ends
@@ -294,7 +295,7 @@ def headline(profile: m.Profile) -> m.Verdict:
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
         text += f", first call {ratio(first.ratio)} as long ({sides})"
     processes = plural(step.head_rounds, "process", "processes")
-    in_turn = "" if comparison.in_turn is None else ", recorded in turn"
+    in_turn = ", recorded in turn" if comparison.in_turn else ""
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}{in_turn}"
     return replace(verdict, text=text, trust="; ".join(filter(None, (rounds, step.note))))
 

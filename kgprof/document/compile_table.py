@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part
-from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
-from kgprof.document.quantity import DASH, count, figure, percent
-from kgprof.document.run_parts import collected, having, run_part
+from kgprof.document.quantity import DASH, count, figure, or_dash, percent
+from kgprof.document.run_parts import collected, having, name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -25,10 +24,11 @@ from kgprof.document.table import (
     number,
     plain,
     sized,
+    small,
     timed,
     whole,
 )
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
 STAGES = (
@@ -150,7 +150,7 @@ def bar_scale_s(runs: m.Runs) -> float:
     return max((sum(total) for *_, total in _totals(runs)), default=0.0) or 1.0
 
 
-def stage_bars(runs: m.Runs, limits: Limits) -> Sequence[Bar]:
+def stage_bars(runs: m.Runs) -> Sequence[Bar]:
     scale = bar_scale_s(runs)
     bars = []
     for index, run, each, total in _totals(runs):
@@ -165,8 +165,9 @@ def stage_bars(runs: m.Runs, limits: Limits) -> Sequence[Bar]:
         if isinstance(run.compile, m.CompileSummary) and len(run.compile.compilations) != len(each):
             made = f"{len(each)} of {len(run.compile.compilations):,} compilations"
         words = f"{figure(whole)} s: {', '.join(part.title for part in parts)}"
-        name = one_line(run.key.slug, limits.name)
-        bars.append(Bar(words, parts, name, f"{figure(whole)} s in {made}", anchor(index)))
+        bars.append(
+            Bar(words, parts, name_of(run.key), f"{figure(whole)} s in {made}", anchor(index))
+        )
     return bars
 
 
@@ -185,16 +186,15 @@ def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
 
 
 def _compilation(compilation: m.Compilation) -> Cells:
-    below = [Small((compilation.location,), "place")]
-    if compilation.fail_reason:
-        below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
+    failed = clause("failed: ", compilation.fail_reason)
+    below = (Small((compilation.location,), "place"), *small(failed, style="wrong"))
     operators = compilation.operators
     stages = compilation.stages
     head = (
         compilation.compile_id,
         Cell(compilation.function, below=below),
         number(compilation.duration_s),
-        DASH if operators is None else count(operators),
+        or_dash(operators, count),
     )
     if isinstance(stages, m.Skipped):
         return (*head, DASH, Cell(stages.reason, style="missing", span=len(STAGES)))
@@ -224,7 +224,7 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     if len(rows) > limits.lines:
         yield f"{len(rows) - limits.lines:,} more in report.json."
     for reason, slugs in collected(unknown).items():
-        of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
+        of = f" of {', '.join(slugs)}" if len(slugs) < len(runs) else ""
         yield f"Unknown{of}: {reason}."
 
 
@@ -240,7 +240,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
         places.append(f"called at {line_of(site, root)} {site.function}")
     below = (Small((entry.compile_id or "refused",), "detail"), Small(places, "place"))
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
-    call = DASH if entry.call is None else count(entry.call)
+    call = or_dash(entry.call, count)
     if entry.call == -1:
         call = "before the first"
     return (

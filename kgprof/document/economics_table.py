@@ -4,17 +4,14 @@ paid for itself."""
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import Legend, legend_of
-from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
 from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
-from kgprof.document.run_parts import collected
+from kgprof.document.run_parts import collected, name_of
 from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
 from kgprof.wording import plural
 
@@ -30,7 +27,7 @@ HEADINGS = (
 )
 
 
-def economics_table(profile: m.Profile, limits: Limits) -> Table:
+def economics_table(profile: m.Profile) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)
     rows = [row(one.run.slug, *_figures(one, profile.unit)) for one in shown]
@@ -40,7 +37,7 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
         for at, column in enumerate(table.columns)
         if any(row.cells[at].measured for row in rows)
     ]
-    return replace(table.only(*known), notes=_unknown(shown, limits))
+    return replace(table.only(*known), notes=_unknown(shown))
 
 
 def sentences(profile: m.Profile) -> Sequence[str]:
@@ -84,7 +81,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
+def _unknown(shown: Sequence[m.Economics]) -> Sequence[str]:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
     reasons = []
     for one in shown:
@@ -102,8 +99,7 @@ def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
             if isinstance(value, m.Skipped):
                 first.setdefault(value.reason, what)
         reasons += [(f"{what}: {reason}", one.run.slug) for reason, what in first.items()]
-    known = list(collected(reasons).items())[: limits.lines]
-    return [f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known]
+    return [f"{', '.join(slugs)}: {reason}" for reason, slugs in collected(reasons).items()]
 
 
 _POINTS = 48
@@ -112,7 +108,7 @@ _PLOTS = 4
 _LEAST_S = 1e-3
 
 
-def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -> Iterator[Block]:
+def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block]:
     """One for each eager run that others are held against. ``units``: the plural of the unit of
     work."""
     by_eager = collected(
@@ -121,36 +117,30 @@ def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float)
     )
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
-        name = one_line(eager.slug, limits.name)
-        yield from _plotted(name, per, modes[: _MOST - 1], units, limits)
+        yield from _plotted(name_of(eager), per, modes[: _MOST - 1], units)
 
 
-class _Curve(NamedTuple):
-    """Seconds at the start, and the time of each call."""
-
-    style: str
-    name: str
-    start_s: float
-    time: m.Spread
+# style, name, seconds at the start, and the time of each call
+_Curve = tuple[str, str, float, m.Spread]
 
 
 def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
     first = modes[0]
     if isinstance(first.eager_time, m.Spread):
         start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
-        yield _Curve("c-0", eager, start_s, first.eager_time)
+        yield ("c-0", eager, start_s, first.eager_time)
     for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
-            yield _Curve(f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
+            yield (f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
             if isinstance(one.warm_s, m.Spread):
                 warm_s = one.warm_s.median
-                yield _Curve(f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
+                yield (f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
 
 
 def _plotted(
-    eager: str, per: str, modes: Sequence[m.Economics], units: str, limits: Limits
+    eager: str, per: str, modes: Sequence[m.Economics], units: str
 ) -> Iterator[Legend | Plot]:
-    names = [one_line(one.run.slug, limits.name) for one in modes]
+    names = [name_of(one.run) for one in modes]
     letters = [chr(66 + at) for at in range(len(modes))]
     scale = 1e-6 if per == "step" else 1e-3
     curves = [*_curves(eager, modes, names)]
@@ -159,16 +149,17 @@ def _plotted(
         for one, letter, name in zip(modes, letters, names, strict=True)
         if (calls := _calls(one))
     ]
-    nearest = min((calls for calls, *_ in known), default=1e3)
-    furthest = max((calls for calls, *_ in known), default=1e4)
+    counts = [calls for calls, *_ in known]
+    nearest = min(counts, default=1e3)
+    furthest = max(counts, default=1e4)
     x = Axis(
         low=10.0 ** max(0, math.floor(math.log10(max(1.0, nearest))) - 3),
         high=max(1e3, 20 * furthest),
         log=True,
     )
     ends = [
-        curve.start_s + calls * curve.time.median * scale
-        for curve in curves
+        start_s + calls * time.median * scale
+        for _, _, start_s, time in curves
         for calls in (x.low, x.high)
     ]
     y = Axis(low=max(_LEAST_S, min(ends) / 2), high=max(ends) * 1.5, log=True)

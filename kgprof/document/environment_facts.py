@@ -10,14 +10,14 @@ from kgprof.document.escaping import one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, count, figure, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Cell, Cells, Fact, Table, View, plain
+from kgprof.document.table import Cell, Cells, Fact, Table, plain
 from kgprof.wording import plural
 
 # in git's own words
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")
 
 
-def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
+def environment(profile: m.Profile) -> Sequence[Fact]:
     machine = profile.environment
     commit = machine.git_commit
     cpu = machine.cpu_name
@@ -45,7 +45,7 @@ def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
         "git commit": commit,
         "kgprof": f"recorded with {machine.kgprof}, read with {profile.kgprof_version}",
     }
-    return (*facts.items(), *machine.flags.items())[: limits.lines]
+    return (*facts.items(), *machine.flags.items())
 
 
 def cores(machine: m.Environment) -> list[str]:
@@ -102,10 +102,8 @@ def passes(profile: m.Profile) -> list[str]:
     return sorted(name.upper() for name in seen or profile.options.passes or m.PassName)
 
 
-class Gap(View, kw_only=False):
-    what: Sequence[str]
-    reason: str
-    runs: Sequence[str]  # slugs; empty where it concerns the whole recording
+# what is missing, why, and the slugs of the runs; none where it concerns the whole recording
+Gap = tuple[Sequence[str], str, Sequence[str]]
 
 
 def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
@@ -116,14 +114,14 @@ def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
         ((reason, tuple(run.slug for run in runs if run)), what)
         for (what, reason), runs in by_thing.items()
     )
-    return [Gap(what, reason, runs) for (reason, runs), what in by_cause.items()]
+    return [(what, reason, runs) for (reason, runs), what in by_cause.items()]
 
 
-def gap_table(omissions: Sequence[m.Omission], limits: Limits) -> Table:
-    rows = []
-    for gap in gathered(omissions)[: limits.lines]:
-        runs = ", ".join(gap.runs[: limits.lines]) or "all"
-        rows.append((", ".join(gap.what[: limits.lines]), gap.reason, runs))
+def gap_table(omissions: Sequence[m.Omission]) -> Table:
+    rows = [
+        (", ".join(what), reason, ", ".join(slugs) or "all")
+        for what, reason, slugs in gathered(omissions)
+    ]
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 
@@ -161,13 +159,13 @@ def contents(profile: m.Profile) -> Sequence[Fact]:
     files = "repository files from the top folder, others by the end of their paths"
     lines = "from every named file"
     left_out = "nothing: this report is not redacted"
-    if held is None or not held.redaction:
+    if not held or not held.redaction:
         files = "full paths"
     elif held.redacted:
         left_out = ", ".join(f"{each.category} ({each.count:,})" for each in held.redacted)
     else:
         left_out = "nothing needed redaction"
-    if held is not None:
+    if held:
         missing = held.source_lines_left_out
         without = f"; {plural(missing, 'line')} left out" if missing else ""
         source = _SOURCE.get(held.source, held.source)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
+from kgprof.document.finding_list import line_of
 from kgprof.document.table import View
-from kgprof.wording import plural, relative
+from kgprof.wording import plural
 
 _TEXT = 300  # characters of an error, and of a line
 _TRACEBACK = 20_000
@@ -27,9 +28,7 @@ class Failed(View):
 def measured_nothing(profile: m.Profile) -> bool:
     """Whether each run ended in a line of the program before a pass was complete."""
     return bool(profile.runs) and all(
-        run.exit.failure is not None
-        and isinstance(run.compile, m.Skipped)
-        and isinstance(run.step, m.Skipped)
+        run.exit.failure and isinstance(run.compile, m.Skipped) and isinstance(run.step, m.Skipped)
         for run in profile.runs
     )
 
@@ -37,8 +36,8 @@ def measured_nothing(profile: m.Profile) -> bool:
 def failed(profile: m.Profile) -> Sequence[Failed]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
     for run in profile.runs:
-        if (failure := run.exit.failure) is not None:
-            place = _place(failure, profile.environment.source_root)
+        if failure := run.exit.failure:
+            place = line_of(failure.location, profile.environment.source_root)
             shown.setdefault((place, failure.error), []).append(run)
     return [_failed(place, runs) for (place, _), runs in shown.items()]
 
@@ -52,7 +51,7 @@ def lines(one: Failed, log: Path) -> Sequence[str]:
 def _failed(place: str, runs: m.Runs) -> Failed:
     first = runs[0]
     failure = first.exit.failure
-    assert failure is not None
+    assert failure
     others = f" and {plural(len(runs) - 1, 'other run')}" if len(runs) > 1 else ""
     text = failure.location.text.strip()
     number = failure.location.line
@@ -66,7 +65,3 @@ def _failed(place: str, runs: m.Runs) -> Failed:
         where=f"{one_line(first.key.slug, _TEXT)}{others}: {first.exit.where}{before}",
         traceback=visible(first.exit.traceback[-_TRACEBACK:], keep="\n\t"),
     )
-
-
-def _place(failure: m.Failure, root: str) -> str:
-    return f"{relative(failure.location.file, root)}:{failure.location.line}"

@@ -3,14 +3,15 @@ rule, so that each is explained once, and below it each place with what was seen
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Drawing, View
+from kgprof.document.table import Drawing, View, bounded
 from kgprof.wording import clause, relative
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
@@ -61,7 +62,6 @@ class Found(Drawing, kw_only=False):
     """Findings, in the line that each printer has for one. ``notes``: what else is to be said of
     each, in the same order."""
 
-    kind: ClassVar[str] = "found"
     groups: Sequence[Grouped]
     root: str
     notes: Sequence[str] = ()
@@ -79,11 +79,8 @@ def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
     """Those that the gate fails because of."""
-    return (
-        frozenset(profile.findings[i] for i in profile.gate.failing)
-        if profile.gate
-        else frozenset()
-    )
+    indices = profile.gate.failing if profile.gate else ()
+    return frozenset(profile.findings[i] for i in indices)
 
 
 def where(place: m.Location | None, root: str) -> str:
@@ -180,7 +177,7 @@ def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:
 
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
     """Of a gate, what fails it is an error, and nothing else is one."""
-    if gate is None:
+    if not gate:
         return finding.level
     if finding in fails:
         return m.Level.ERROR
@@ -219,30 +216,29 @@ def weights(findings: Iterable[m.Finding]) -> Sequence[tuple[bool, float]]:
     return [finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)]
 
 
-OPEN = 8  # lines of one rule that stand open; the others are folded
 _RELATED = 8  # other places of one finding
 _WORDS = 3000  # characters of torch's own
+_TEXT = 400  # of a place, and of its line
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Place(View):
+class Place(Drawing):
+    """It is within limits of its own: the spaces of a line of code stay."""
+
     where: str  # "src/step.py:41 forward"
     source: str  # the line itself; empty where it could not be read
 
 
 class FindingLine(View):
     anchor: str
+    finding: m.Finding
     runs: Sequence[str]
-    message: str
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
-    fix: str  # as code; empty: the rule's remedy is all that is known
-    no_fix: str  # why there is none for the program's owner
     # that the gate fails because of it, and in which runs where not in all of them; empty: it does
     # not
     fails: str
-    accepted: str  # who accepts it and why
     place: Place | None
     related: Sequence[Place | None]
     words: Sequence[str]  # torch's own, a paragraph each
@@ -252,18 +248,8 @@ class FindingGroup(View):
     """Findings of one rule on one level."""
 
     rule: m.Rule
-    level: str
-    level_word: str
+    level: m.Level
     lines: Sequence[FindingLine]
-    folded: Sequence[FindingLine]
-
-    @property
-    def weight(self) -> int:
-        return max((line.weight for line in (*self.lines, *self.folded)), default=-1)
-
-    @property
-    def total(self) -> int:
-        return len(self.lines) + len(self.folded)
 
 
 class FindingList(View):
@@ -297,10 +283,8 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
             rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
-            level=level.value,
-            level_word=level.value.capitalize(),
-            lines=of_rule[:OPEN],
-            folded=of_rule[OPEN:],
+            level=level,
+            lines=of_rule,
         )
         for (rule, level), of_rule in collected(lines).items()
     ]
@@ -343,31 +327,25 @@ def _line(
     if members:
         fails = "Fails the gate."
     if 0 < len(members) < len(same.members):
-        runs = ", ".join(Grouped(members).runs[: limits.lines])
-        fails = f"Fails the gate in {one_line(runs, limits.name)}."
-    return FindingLine(
+        fails = f"Fails the gate in {', '.join(Grouped(members).runs)}."
+    line = FindingLine(
         anchor=anchor,
-        runs=[one_line(run, limits.name // 2) for run in same.runs[: limits.lines]],
-        message=one_line(same.first.message, 2 * limits.name),
+        finding=finding,
+        runs=same.runs,
         times=same.times,
-        cost=one_line(same.cost, limits.name),
+        cost=same.cost,
         weight=max((ranks[weight] for weight in weights(same.members)), default=-1),
-        fix=one_line(finding.fix, limits.name),
-        no_fix=one_line(finding.no_fix, 2 * limits.name),
         fails=fails,
-        accepted=one_line(finding.accepted, limits.name),
-        place=place(finding.location, root, limits),
-        related=[
-            place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
-        ],
-        words=[shown for line in detail.splitlines() if (shown := " ".join(line.split()))],
+        place=place(finding.location, root),
+        related=[place(other, root) for other in finding.related[:_RELATED]],
+        words=(),
     )
+    words = [shown for line in detail.splitlines() if (shown := " ".join(line.split()))]
+    return replace(bounded(line, limits), words=words)
 
 
-def place(location: m.Location | None, root: str, limits: Limits) -> Place | None:
-    if location is None:
+def place(location: m.Location | None, root: str) -> Place | None:
+    if not location:
         return None
     where = f"{line_of(location, root)} {location.function}".strip()
-    return Place(
-        where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)
-    )
+    return Place(where=one_line(where, _TEXT), source=clip(visible(location.text.strip()), _TEXT))

@@ -15,14 +15,24 @@ from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Bar, Part, legend
 from kgprof.document.compare_part import parts_of, plot, window_us
-from kgprof.document.escaping import clip, one_line
+from kgprof.document.escaping import one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList, not_applied, to_do
+from kgprof.document.finding_list import FindingList, not_applied
 from kgprof.document.limit_table import limit_blocks
-from kgprof.document.limits import Limits, anchor, importance
-from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.document.limits import anchor, importance
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    duration,
+    figure,
+    of_width,
+    percent,
+    ratio,
+    rounded,
+)
+from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
-from kgprof.document.table import Shown, View, bounded
+from kgprof.document.table import Shown, View
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
@@ -51,20 +61,18 @@ class BusyBar(Bar, kw_only=True):
     width: str
 
 
-def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Shown:
+def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     runs = profile.runs
     by_speed = ranked(runs)
     comparison = profile.comparison
     root = profile.environment.source_root
     marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
     busy = [*_both_sides(comparison)] if comparison else []
-    busy = busy or [*_busy(runs, by_speed, limits)]
+    busy = busy or [*_busy(runs, by_speed)]
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
-        "has_winner": by_speed is not None and by_speed.has_winner,
-        "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        "unit": by_speed.unit.name if by_speed else "",
+        **dict.fromkeys(("bars", "limited", "steps", "causes", "intervals"), ()),
         "not_applied": not_applied(profile.actions),
         "busy": busy,
         "per": "step" if marked or comparison else "window",
@@ -77,40 +85,36 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> Show
     if comparison:
         return shown | {
             "tiles": [*_changes(comparison)],
-            "bars": (),
-            "limited": (),
-            "steps": (),
-            "causes": [*_causes(comparison, found, root, limits)],
-            "causes_of": _causes_of(comparison, limits),
+            "causes": [*_causes(comparison, found, root)],
+            "causes_of": _causes_of(comparison),
             "intervals": [*_intervals(comparison)],
         }
+    if by_speed and len(by_speed.runs) > 1:
+        shown["bars"] = [*_bars(by_speed, runs)]
+        shown["has_winner"] = by_speed.has_winner
+        shown["more_runs"] = max(0, len(by_speed.runs) - RUNS)
+        shown["unit"] = by_speed.unit.name
     first = runs[importance(runs)[0]] if runs else None
     return shown | {
-        "tiles": [*_figures(profile, first, found, limits)],
-        "bars": [*_bars(by_speed, runs, limits)] if by_speed and len(by_speed.runs) > 1 else (),
-        "limited": bounded(limit_blocks(runs, root), limits),
-        "steps": [*_steps(profile, found, limits)],
-        "causes": (),
-        "intervals": (),
+        "tiles": [*_figures(profile, first, found)],
+        "limited": limit_blocks(runs, root),
+        "steps": [*_steps(profile, found)],
     }
 
 
-def _causes_of(comparison: m.Comparison, limits: Limits) -> str:
+def _causes_of(comparison: m.Comparison) -> str:
     """The change of the first run that has causes; empty where it is not known."""
     decided = next((run for run in comparison.runs if run.causes), None)
-    if decided is None or isinstance(decided.delta_us, m.Skipped):
+    if not decided or isinstance(decided.delta_us, m.Skipped):
         return ""
-    per = clip(one_line(decided.per, limits.name), _UNIT)
-    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{per}"
+    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{one_line(decided.per, _UNIT)}"
 
 
 # ---------------------------------------------------------------- the four figures
 
 
-def _figures(
-    profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits
-) -> Iterator[Tile]:
-    if first is None or measured_nothing(profile):
+def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) -> Iterator[Tile]:
+    if not first or measured_nothing(profile):
         return
     if isinstance(first.step, m.Spread):
         yield _step_tile(profile, first, first.step)
@@ -126,7 +130,7 @@ def _figures(
             elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
                 below = "not paid back"
         yield Tile("First call", duration(1e6 * compiled.first_call_s), below, "compile")
-    lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
+    lines = [line for group in found.groups for line in group.lines]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
     if others := len(lines) - own:
@@ -142,7 +146,7 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
         below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
         return Tile("Step", spread, below, "results", "attention")
     below = f"p10{DASH}p90 {spread}"
-    if first.long_steps is not None:
+    if first.long_steps:
         below = f"the median; {first.long_steps.words}"
         return Tile("Step", duration(step.median), below, "results", "attention")
     if base is not first and isinstance(base.step, m.Spread):
@@ -163,7 +167,7 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
         if not is_timing and median and max(of / median, median / of) > NOISY:
             traced = f"per traced step, which took {ratio(of / median)} the time of others"
             return Tile(label, duration(us), traced, "time")
-    return Tile(label, f"{100 * share:.0f} %", below, "time")
+    return Tile(label, rounded(share), below, "time")
 
 
 def _changes(comparison: m.Comparison) -> Iterator[Tile]:
@@ -175,7 +179,7 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
     ):
         known = (one for one in metrics if one.name == wanted)
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
-        if metric is None:
+        if not metric:
             continue
         changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
         sides = [compare_words.value(metric, side) for side in (metric.base, metric.head)]
@@ -192,23 +196,22 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
 # ----------------------------------------------------------- the runs by speed, and by what they do
 
 
-def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Shown]:
+def _bars(found: Ranked, runs: m.Runs) -> Iterator[Shown]:
     longest = max(time.median for _, time in found.runs) or 1.0
     index = {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
-        name = one_line(run.key.slug, limits.name)
         yield Shown(
             leads_to=anchor(index[run.key]),
-            run=name,
+            run=run.key.slug,
             first=not place and found.has_winner,
             speedup=speedup_words(run),
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),
-            title=f"{name}: {found.unit.say(time.median)}",
+            title=f"{run.key.slug}: {found.unit.say(time.median)}",
         )
 
 
-def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
+def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
     order = [run.key for run, _ in found.runs] if found else []
     known = breakdown.broken_down(runs)
     known.sort(key=lambda each: order.index(each[1].key) if each[1].key in order else 999)
@@ -217,8 +220,7 @@ def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBa
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            name = one_line(run.key.slug, limits.name)
-            yield _busy_bar(name, parts, us, share, f"kernels-{anchor(index)}")
+            yield _busy_bar(name_of(run.key), parts, us, share, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
@@ -232,7 +234,7 @@ def _busy_bar(
     for kind, part_us in parts.items():
         name = breakdown.NAMES[kind]
         part = part_us / whole
-        words.append(f"{name} {100 * part:.0f} %")
+        words.append(f"{name} {rounded(part)}")
         drawn.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
     description = ", ".join(words)
     return BusyBar(
@@ -241,7 +243,7 @@ def _busy_bar(
         run,
         anchor=anchor,
         busy=duration(us),
-        of_step=f"{100 * share:.0f} %",
+        of_step=rounded(share),
         width=of_width(share),
     )
 
@@ -249,31 +251,30 @@ def _busy_bar(
 # ----------------------------------------------------- what to do, and what a change is put down to
 
 
-def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Shown]:
+def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
+    """Yield each action but its remedy, a paragraph that the page has more room for."""
     root = profile.environment.source_root
     for action in profile.actions:
         saves = action.saves
         amount = ""
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
+            share = "" if action.share is None else f" ({rounded(action.share)})"
             most = f"{duration(saves.us_per_step)}/{saves.per}"
             amount = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
         how = saves.how if isinstance(saves, m.Saving) else saves.reason
         line = action.location.text.strip() if action.location else ""
-        places = [_lines(file, lines, root, limits) for file, lines in action.lines.items()]
-        about = f"{action.run.slug}, {action.rule}, {how}"
+        places = [_lines(file, lines, root) for file, lines in action.lines.items()]
         yield Shown(
-            text=one_line(action.text, 2 * limits.name),
-            code=clip(one_line(action.fix or line, limits.name), _CODE),
+            text=action.text,
+            code=one_line(action.fix or line, _CODE),
             place=", ".join(places),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(to_do(profile, action), 4 * limits.name),
-            about=one_line(about, 2 * limits.name),
+            about=f"{action.run.slug}, {action.rule}, {how}",
         )
 
 
-def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) -> Iterator[Shown]:
+def _causes(found: m.Comparison, shown: FindingList, root: str) -> Iterator[Shown]:
     explained = [
         (cause, cause.explains_us) for cause in found.causes if isinstance(cause.explains_us, float)
     ]
@@ -282,8 +283,8 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
     def step(cause: m.Cause, amount: str, width: str = "") -> Shown:
         place = cause.place
         return Shown(
-            text=one_line(cause.text, limits.name),
-            place=_lines(place.file, [place.line], root, limits) if place else "",
+            text=cause.text,
+            place=_lines(place.file, [place.line], root) if place else "",
             amount=amount,
             width=width,
             leads_to=shown.anchors.get(cause.fingerprint, ""),
@@ -294,22 +295,22 @@ def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) 
     if not explained:
         yield from (step(cause, "unknown") for cause in found.causes[:1])
     run = next((run for run in found.runs if run.causes), None)
-    if run is not None and isinstance(run.remainder_us, float) and explained:
+    if run and isinstance(run.remainder_us, float) and explained:
         us = run.remainder_us
         amount = f"{us:+.1f}"
         width = of_width(abs(us) / longest)
         yield Shown(text="not explained", place="", amount=amount, width=width, leads_to="")
 
 
-def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
+def _lines(file: str, lines: Sequence[int], root: str) -> str:
     """The file's last two parts: the finding has the whole of its path."""
     path = relative(file, root).split("/")
-    return f"{one_line('/'.join(path[-2:]), limits.name)}:{ranges(lines)}"
+    return f"{'/'.join(path[-2:])}:{ranges(lines)}"
 
 
 def _intervals(found: m.Comparison) -> Iterator[Shown]:
     """Yield a time's change, drawn about "no change"."""
-    times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
+    times = [each for each in compare_words.metrics_of(found) if each.time_of]
     for metric in times[:_INTERVALS]:
         if (drawn := plot(metric)) is None:
             continue
@@ -322,9 +323,9 @@ def _intervals(found: m.Comparison) -> Iterator[Shown]:
 
 def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
     """Of the first run that was traced on both sides."""
-    known = [run for run in found.runs if run.trace is not None and not run.trace.missing]
+    known = [run for run in found.runs if run.trace and not run.trace.missing]
     for run in known[:1]:
-        assert run.trace is not None
+        assert run.trace
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.base, metric.head) if metric else (None, None)
         for name, step_us in zip(("base", "head"), bare, strict=True):

@@ -10,14 +10,14 @@ title.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, importance
-from kgprof.document.quantity import figure, milliseconds, of_width, percent
-from kgprof.document.run_parts import having, run_part
+from kgprof.document.quantity import MINUS, figure, milliseconds, of_width, percent, rounded, sign
+from kgprof.document.run_parts import having, name_of, run_part
 from kgprof.document.table import Block, Drawing, Fold, Shown, Table, plain
 from kgprof.wording import clause, plural, relative
 
@@ -42,7 +42,6 @@ class Item(m.Model, kw_only=False):
 
 
 class Icicle(Drawing):
-    kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int
     boxes: Sequence[Shown]
@@ -132,7 +131,7 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     drawable_runs = {index for index, *_ in graphs}
     first = [index for index in importance(runs) if index in drawable_runs][: limits.flames]
     for index, run, flame in graphs:
-        name = one_line(run.key.slug, limits.name)
+        name = name_of(run.key)
         frames = _Frames(flame, root, limits)
         summary = _summary(flame, frames)
         per = "window" if flame.per == "window" else "step"
@@ -144,7 +143,7 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
             present = {*map(frames.kind, range(len(flame.frames)))} - {"step"}
             entries = [(kind, *words) for kind, words in KINDS.items() if kind in present]
             blocks = [legend_of("f", *entries), drawing]
-        blocks += [f"{note}." for note in _notes(flame, per, drawing, limits)]
+        blocks += [f"{note}." for note in _notes(flame, per, drawing)]
         if limits.host_rows and flame.top:
             functions = [*_functions(flame, frames, per, name)]
             blocks.append(Fold("Functions by self time, as a table", functions))
@@ -171,7 +170,7 @@ class _Frames(NamedTuple):
 
     def name(self, frame: int) -> str:
         whole = self.flame.names[self.flame.frames[frame].name]
-        return one_line(whole, min(self.limits.name, _NAME))
+        return one_line(whole, _NAME)
 
     def kind(self, frame: int) -> str:
         kind = self.flame.frames[frame].kind
@@ -193,7 +192,7 @@ class _Frames(NamedTuple):
         """What has no place says its kind."""
         whole = self.flame.names[self.flame.frames[frame].name]
         place = self.place(frame) or KINDS[self.kind(frame)][0]
-        return one_line(f"{whole} ({place})", self.limits.name)
+        return f"{whole} ({place})"
 
 
 def short_name(name: str) -> str:
@@ -260,8 +259,8 @@ def _summary(flame: m.FlameGraph, frames: _Frames) -> str:
     return f"{lead}; kgprof overhead {percent(recorders / whole)}"
 
 
-def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits) -> Iterator[str]:
-    yield from (f"From a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
+def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None) -> Iterator[str]:
+    yield from (f"From a longer recording: {note}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
             f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} "
@@ -300,13 +299,12 @@ def _functions(flame: m.FlameGraph, frames: _Frames, per: str, name: str) -> Ite
 # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
 MUCH = 0.05
 SOME = 0.005
-_MINUS = "\N{MINUS SIGN}"
 _COLOURS = (
-    ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
+    ("more2", "+", f"at least {rounded(MUCH)} of a step longer in head"),
     ("more1", "+", f"at least {100 * SOME:.1f} %"),
     ("same", "", "less than that either way"),
-    ("less1", _MINUS, f"at least {100 * SOME:.1f} % shorter"),
-    ("less2", _MINUS, f"at least {100 * MUCH:.0f} %"),
+    ("less1", MINUS, f"at least {100 * SOME:.1f} % shorter"),
+    ("less2", MINUS, f"at least {rounded(MUCH)}"),
 )
 DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 
@@ -314,7 +312,7 @@ DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _C
 def differing(
     runs: Sequence[m.RunComparison],
 ) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
-    return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
+    return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame]
 
 
 def flame_difference_folds(
@@ -333,7 +331,7 @@ def flame_difference_folds(
     for place, (index, run, flame) in enumerate(found):
         changes = _by_change(flame)
         frames = _Frames(flame, root, limits)
-        name = one_line(run.run.slug, limits.name)
+        name = name_of(run.run)
         largest = [
             f"{frames.name(frame)} ({change(after - before)} ms)"
             for frame, (before, after) in changes[:_LONGEST]
@@ -416,9 +414,7 @@ def style_of(share: float) -> str:
 def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
     amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
-    if ns == 0:
-        return amount
-    return f"+{amount}" if ns > 0 else f"{_MINUS}{amount}"
+    return f"{sign(ns)}{amount}" if ns else amount
 
 
 def _ms(ns: float) -> str:

@@ -16,9 +16,8 @@ from kgprof.document.finding_list import (
     way_in,
     where,
 )
-from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, amount, count
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, plain
+from kgprof.document.table import Block, Cell, Column, Fold, Table, plain, small
 from kgprof.wording import clause, plural
 
 INDUCTOR = "inductor"
@@ -46,7 +45,7 @@ def backend_words(gate: m.Gate) -> str:
     return "no --backend" if gate.backend == INDUCTOR else f"--backend {gate.backend}"
 
 
-def budget_table(gate: m.Gate, rows: int) -> Table:
+def budget_table(gate: m.Gate, rows: int | None = None) -> Table:
     """What was exceeded first, then what nobody saw. The run has a column too, for those who have
     the room."""
     made = []
@@ -68,7 +67,7 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
         made.append(
             (
                 budget.run.slug,
-                Cell(budget.metric, below=[Small((words,)) for words in below]),
+                Cell(budget.metric, below=small(*below)),
                 Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
                 amount(budget.limit, budget.unit),
@@ -93,7 +92,7 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
     return replace(plain("Budgets per run", headings, made), notes=notes)
 
 
-def in_lines(gate: m.Gate, rows: int) -> Table:
+def in_lines(gate: m.Gate, rows: int | None = None) -> Table:
     """The budgets where each figure stands in one line with what qualifies it."""
     return budget_table(gate, rows).only("run", "budget", "limit", "observed", "status")
 
@@ -103,9 +102,9 @@ def uncounted(budget: m.BudgetCheck) -> str:
     return f"{plural(budget.made_by_torch, 'more break')} inside torch, made on purpose"
 
 
-def accepted_table(gate: m.Gate, limits: Limits) -> Table:
+def accepted_table(gate: m.Gate) -> Table:
     rows = []
-    for entry in gate.accepted[: limits.lines]:
+    for entry in gate.accepted:
         used = entry.status is m.AcceptedStatus.USED
         status = f"used by {count(entry.findings)}" if used else entry.status
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
@@ -114,18 +113,18 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     return plain("Accepted findings", headings, rows, style="", first="kind", words=4)
 
 
-def gate_blocks(gate: m.Gate, limits: Limits) -> Iterator[Block]:
+def gate_blocks(gate: m.Gate) -> Iterator[Block]:
     """The budgets, what is to be known of them, and what is accepted."""
     if gate.budgets:
         # the page says below each budget what is not counted
-        table = replace(budget_table(gate, limits.lines), notes=())
+        table = replace(budget_table(gate), notes=())
         yield table.only("budget", "status", "observed", "limit", "accepted", "limit set by")
     else:
         yield "No budget was set."
-    yield from gate.notes[: limits.lines]
+    yield from gate.notes
     if gate.accepted:
         entries = plural(len(gate.accepted), "entry", "entries")
-        accepted = accepted_table(gate, limits)
+        accepted = accepted_table(gate)
         yield Fold(f"Accepted findings ({entries})", (accepted,), open=True)
 
 
@@ -154,7 +153,7 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
     if profile.findings:
         yield ""
     if gate.budgets:
-        yield in_lines(gate, rows=len(gate.budgets))
+        yield in_lines(gate)
     for entry in gate.accepted:
         if entry.status is m.AcceptedStatus.EXPIRED:
             place = f"{entry.file}:{entry.function} ({entry.owner}, {entry.reason})"
@@ -196,7 +195,7 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
 def _source_line(place: m.Location | None) -> Iterable[str]:
     """As it stands in the file, and a caret under its first character; tabs become spaces under
     both."""
-    if place is not None and place.text.strip():
+    if place and place.text.strip():
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"

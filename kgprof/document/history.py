@@ -1,31 +1,20 @@
 """The sheet of a history: for each metric that changed a line over the recordings, and a row for
 each of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
 from kgprof.document.sheet import Section, Sheet
-from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Shown, Table, missing, plain
+from kgprof.document.table import Block, Cell, Cells, Column, Drawn, Shown, Table, missing, plain
 from kgprof.wording import clause, plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
 _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
-
-
-class Line(Drawing):
-    kind: ClassVar[str] = "line"
-    description: str
-    height: int
-    bottom: int
-    marks: Sequence[Shown]
-    lines: Sequence[tuple[str, float, str, float]]  # between neighbours that were both measured
-    up: Sequence[tuple[float, str]]
 
 
 def sheet(found: m.History) -> Sheet:
@@ -35,7 +24,7 @@ def sheet(found: m.History) -> Sheet:
         (metric, at, each)
         for metric in found.metrics
         for at, each in enumerate(metric.against_previous, start=1)
-        if each is not None and each.decides
+        if each and each.decides
     ]
     worse = [step for step in steps if step[2].verdict is m.MetricVerdict.WORSE]
     unsure = sum(each.verdict is m.MetricVerdict.INCONCLUSIVE for *_, each in steps)
@@ -57,7 +46,7 @@ def sheet(found: m.History) -> Sheet:
         )
     # Of the first time that decides how far the last recording is from the first.
     times = (each.against_first[-1] for each in found.metrics)
-    last = next((one for one in times if one and one.decides and one.time_of is not None), None)
+    last = next((one for one in times if one and one.decides and one.time_of), None)
     if last:
         whole = signed_percent(_ratio(last) - 1)
         verdict += f"; {last.name} of {last.run.slug} {whole} from first to last"
@@ -93,11 +82,11 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
     quiet = []
     for metric in found.metrics:
         compared = (*metric.against_first, *metric.against_previous)
-        known = next((each for each in compared if each is not None), None)
+        known = next((each for each in compared if each), None)
         unmeasured = all(isinstance(each, m.Skipped) for each in metric.values)
-        if metric.run != run or known is None or unmeasured:
+        if metric.run != run or not known or unmeasured:
             continue
-        if known.time_of is not None or metric.name in _ALWAYS or metric.changed:
+        if known.time_of or metric.name in _ALWAYS or metric.changed:
             yield _line(found, metric, known)
             yield _table(found, metric, known)
         else:
@@ -128,7 +117,7 @@ def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -
 
 
 def _changed(each: m.ComparedMetric | None) -> Cell:
-    if each is None:
+    if not each:
         return missing("the run is not in both recordings")
     same = each.verdict is m.MetricVerdict.SAME
     return Cell(
@@ -140,7 +129,7 @@ def _changed(each: m.ComparedMetric | None) -> Cell:
     )
 
 
-def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Line:
+def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Drawn:
     """From the least to the largest value, with a tenth of room; the axis says so by its
     figures."""
     measured = {
@@ -162,11 +151,11 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
     for at, number in measured.items():
         step = metric.against_previous[at - 1] if at else None
         words = f"{_named(found, at)}: {value(known, number)}"
-        if step is not None:
+        if step:
             words += f", {change(step)} against the previous"
         commit = found.recordings[at].commit[:7] or str(at + 1)
         label = "" if at % every else commit
-        worse = step is not None and step.verdict is m.MetricVerdict.WORSE
+        worse = step and step.verdict is m.MetricVerdict.WORSE
         marks.append(Shown(x=x(at), y=y(number), title=words, label=label, worse=worse))
     lines = [
         (x(one), y(measured[one]), x(other), y(measured[other]))
@@ -174,7 +163,7 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         if other == one + 1
     ]
     recordings = plural(len(metric.values), "recording")
-    return Line(
+    shown = Shown(
         description=f"{metric.name} of {metric.run.slug} over {recordings}; the table "
         "below has the same figures",
         height=_HIGH + 26,
@@ -183,3 +172,4 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         lines=lines,
         up=[(y(number), value(known, number).partition(" (")[0]) for number in (most, least)],
     )
+    return Drawn("line", shown)

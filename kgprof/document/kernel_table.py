@@ -71,8 +71,8 @@ def first_line(kernel: m.KernelRow, root: str) -> str:
     return f"{place(kernel.lines[0], root)}{more}"
 
 
-def places(lines: Sequence[m.Location], root: str, limits: Limits) -> Sequence[str]:
-    return [place(line, root) for line in lines[: min(_LINES, limits.lines)]]
+def places(lines: Sequence[m.Location], root: str) -> Sequence[str]:
+    return [place(line, root) for line in lines[:_LINES]]
 
 
 def known_lines(kernels: m.KernelBreakdown) -> str:
@@ -114,7 +114,7 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         ):
             if any(span.span != _UNATTRIBUTED for span in spans):
                 label = f"GPU time of {name} by {title}"
-                blocks.append(_span_table(label, title, spans, kernels, limits))
+                blocks.append(_span_table(label, title, spans, kernels))
         yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
@@ -143,7 +143,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
     spans = [
         m.SpanTotal(span=each.words, count=0, total_us=each.total_us) for each in idle.host_spans
     ]
-    if shown := _largest(spans, limits):
+    if shown := _largest(spans):
         host = ((each.span, *drawn(each.span, each.total_us, _CAUSES[0][3])) for each in shown)
         label = f"CPU activity while the GPU of {name} was idle"
         headings = ("CPU meanwhile", *units, drawing)
@@ -153,15 +153,14 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
     return tables
 
 
-def _largest(spans: Sequence[m.SpanTotal], limits: Limits) -> list[m.SpanTotal]:
+def _largest(spans: Sequence[m.SpanTotal]) -> list[m.SpanTotal]:
     """The largest first; below them the sum of those that the page has no room for."""
     ordered = sorted(spans, key=lambda span: -span.total_us)
-    most = min(_SPANS, limits.lines)
-    if rest := ordered[most:]:
+    if rest := ordered[_SPANS:]:
         calls = sum(span.count for span in rest)
         total_us = sum(span.total_us for span in rest)
         others = m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us)
-        return [*ordered[:most], others]
+        return [*ordered[:_SPANS], others]
     return ordered
 
 
@@ -231,7 +230,7 @@ def steps_sentence(kernels: m.KernelBreakdown) -> Iterator[str]:
 
 
 def _span_table(
-    label: str, title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
+    label: str, title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown
 ) -> Table:
     """What is in no span stays last."""
     *named, unattributed = spans
@@ -243,7 +242,7 @@ def _span_table(
             figure(span.total_us / steps),
             percent(share_of(span.total_us, kernels.total_us)),
         )
-        for span in (*_largest(named, limits), replace(unattributed, span=f"(in no {title})"))
+        for span in (*_largest(named), replace(unattributed, span=f"(in no {title})"))
     ]
     of = per(kernels)
     headings = (title, f"kernels and copies per {of}", f"\N{MICRO SIGN}s per {of}", "of GPU time")
@@ -253,18 +252,19 @@ def _span_table(
 _SHORT_NAME = 60  # of a kernel that has one line
 _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
+_LONGEST = 400  # of a name that is told apart from others
 
 
 def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         total = f"{milliseconds(kernels.total_us)} ms"
-        most = limits.kernel_rows if index in first else min(limits.kernel_rows, limits.other_rows)
-        blocks: list[Block] = [*kernels.warnings[: limits.lines]]
+        most = limits.kernels_of(index, first)
+        blocks: list[Block] = [*kernels.warnings]
         if most:
-            blocks.append(kernel_table(run, kernels, root, replace(limits, kernel_rows=most)))
+            blocks.append(kernel_table(run, kernels, root, most, longest=limits.name))
             if rest := kernels.rows[most:][: limits.more_kernels]:
-                table = _more_kernels(run, rest, most, limits)
+                table = _more_kernels(run, rest, most)
                 blocks.append(Fold(f"{len(rest):,} more kernels", (table,)))
         else:
             names = plural(len(kernels.rows), "kernel")
@@ -279,12 +279,10 @@ def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
         yield run_part(index, run, blocks, caption, "kernels")
 
 
-def _more_kernels(
-    run: m.RunReport, rest: Sequence[m.KernelRow], after: int, limits: Limits
-) -> Table:
+def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int) -> Table:
     """What the first table has no room for, in a line each, so that the filter finds every
     kernel."""
-    names = distinct_names([kernel.name for kernel in rest], _SHORT_NAME, limits.name)
+    names = distinct_names([kernel.name for kernel in rest], _SHORT_NAME)
     rows = [
         (
             str(rank),
@@ -371,13 +369,15 @@ def kernel_table(
     run: m.RunReport,
     kernels: m.KernelBreakdown,
     root: str,
-    limits: Limits,
+    most: int,
     *,
     length: int = KERNEL_NAME_LENGTH,
+    longest: int = _LONGEST,
 ) -> Table:
-    """The largest kernels under names of ``length`` characters; below them what the others and all
-    of them come to. Where the card was measured, each with its bound, how much of the measured peak
-    it reaches, what it could save, and how it was launched."""
+    """The ``most`` largest kernels under names of ``length`` characters, which those who hover see
+    up to ``longest``; below them what the others and all of them come to. Where the card was
+    measured, each with its bound, how much of the measured peak it reaches, what it could save, and
+    how it was launched."""
     headings: list[str | Column] = [
         Column("#", style="number rank"),
         Column("kernel", style="name"),
@@ -391,12 +391,12 @@ def kernel_table(
     if isinstance(kernels.roofline, m.Roofline):
         launches = collected((each.name, each) for each in kernels.roofline.rows)
         headings += _OF_THE_CARD
-    shown = kernels.rows[: limits.kernel_rows]
-    names = distinct_names([kernel.name for kernel in shown], length, limits.name)
+    shown = kernels.rows[:most]
+    names = distinct_names([kernel.name for kernel in shown], length, longest)
     rows: list[Cells] = []
     for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1):
         alike = launches.get(kernel.name, []) if launches is not None else []
-        cells = _kernel_cells(rank, kernel, name, alike, root, limits)
+        cells = _kernel_cells(rank, kernel, name, alike, root, longest)
         if launches is not None:
             cells = (*cells, _bound_of(alike), _could_save(alike, steps_of(kernels)))
         rows.append(cells)
@@ -404,7 +404,7 @@ def kernel_table(
     name = f"all kernels, {unit(kernels)}"
     empty = [""] * (len(headings) - 6)
     totals = [row("", name, "", calls, milliseconds(kernels.total_us), "100.0 %", *empty)]
-    if rest := kernels.rows[limits.kernel_rows :]:
+    if rest := kernels.rows[most:]:
         calls = count(sum(kernel.count for kernel in rest))
         ms = milliseconds(sum(kernel.total_us for kernel in rest))
         share = percent(sum(kernel.share for kernel in rest))
@@ -427,7 +427,7 @@ _OF_THE_CARD = (
 )
 
 
-def distinct_names(names: Sequence[str], length: int, longest: int) -> Sequence[str]:
+def distinct_names(names: Sequence[str], length: int, longest: int = _LONGEST) -> Sequence[str]:
     """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
     then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
@@ -449,14 +449,14 @@ def _kernel_cells(
     name: str,
     alike: Sequence[m.KernelLaunches],
     root: str,
-    limits: Limits,
+    longest: int,
 ) -> Cells:
     """``name``: a short one; those who hover see the whole. ``alike``: the launches that the card
     was measured for."""
-    whole_name = middle_out(one_line(kernel.name, _WHOLE), limits.name)
-    ops = kernel.ops[: limits.lines]
+    whole_name = middle_out(one_line(kernel.name, _WHOLE), longest)
+    ops = kernel.ops
     more_ops = f"and {plural(len(ops) - _OPS, 'more operation')}"
-    lines = places(kernel.lines, root, limits)
+    lines = places(kernel.lines, root)
     more_lines = f"and {plural(len(kernel.lines) - 1, 'more line')}"
     launches = tuple(map(_launch_words, alike[:9]))
     more_launches = plural(len(alike) - 1, "more launch shape")

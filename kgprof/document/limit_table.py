@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from kgprof import limits, wording
 from kgprof import model as m
+from kgprof.document.finding_list import line_of
 from kgprof.document.limits import importance
 from kgprof.document.quantity import duration, percent
 from kgprof.document.table import Blocks, plain
@@ -60,5 +61,5 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
 def _cells(share: m.LimitShare, root: str) -> Sequence[str]:
     place = share.location
     what = f"{share.limit}: {share.name}" if share.name else str(share.limit)
-    line = f"{wording.relative(place.file, root)}:{place.line}" if place else ""
+    line = line_of(place, root) if place else ""
     return what, line, percent(share.share), duration(share.us)

@@ -1,7 +1,7 @@
 """How much the page may hold, what it keeps of the runs longest when bytes are short, and the names
 that its parts share."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 
 from kgprof import model as m
@@ -30,7 +30,7 @@ class Limits(m.Model):
     findings: int
     runs: int
     name: int  # characters of any one name or message
-    lines: int  # rows of any other table: compilations, gaps, flags, settings
+    lines: int  # rows of tables that say how many more there are: compilations, graphs
     other_rows: int = 0  # as kernel_rows, of a run that is not among the first
     more_kernels: int = 0  # of a run, a line each: what the filter finds besides
     # runs whose step is drawn: the winner, the baseline, the runner-up, then others
@@ -40,6 +40,15 @@ class Limits(m.Model):
     source_rows: int = 0  # lines of the workload's files, of each of the first runs
     code_chars: int = 0  # of the graphs and the generated code of each of those
     carries: Share = Share.NOTHING  # of the Profile itself
+
+    def kernels_of(self, at: int, first: Collection[int]) -> int:
+        """Rows of kernels of the run at this index."""
+        return self.kernel_rows if at in first else min(self.kernel_rows, self.other_rows)
+
+    @property
+    def longest(self) -> int:
+        """No list and no table of the page has more entries: a few of each run."""
+        return 4 * max(self.lines, self.runs)
 
 
 def anchor(run_index: int) -> str:

@@ -11,7 +11,7 @@ from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
 from kgprof.document.run_parts import collected, run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, number, plain, several, sized, written
+from kgprof.document.table import Block, Cell, Note, number, plain, several, sized, written
 from kgprof.wording import plural
 
 
@@ -20,7 +20,7 @@ def columns(runs: m.Runs) -> Sequence[RunColumn]:
     return [column for column in COLUMNS if any(column.cell(run).measured for run in runs)]
 
 
-def unknown(runs: m.Runs) -> Sequence[tuple[str, str]]:
+def unknown(runs: m.Runs) -> Sequence[Note]:
     """Columns, and why they have no figure, each reason once; its runs only where not all share it.
     A dash alone is read by nobody who cannot hover."""
     cells = [(column, run, column.cell(run)) for column in COLUMNS for run in runs]

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
-from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
-from kgprof.document.run_parts import run_part
+from kgprof.document.run_parts import name_of, run_part
 from kgprof.document.table import Block, Drawing, View, plain
 from kgprof.wording import plural
 
@@ -34,7 +33,6 @@ class Shape(View, kw_only=False):
 
 
 class Plot(Drawing, kw_only=False):
-    kind: ClassVar[str] = "plot"
     across: ClassVar[int] = ACROSS
     height: ClassVar[int] = HIGH + 38
     bottom: ClassVar[int] = HIGH
@@ -154,15 +152,15 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     for index, run in enumerate(runs):
         series = run.series
         if isinstance(series, m.Skipped):
-            why = f"No step times: {one_line(series.reason, limits.name)}."
+            why = f"No step times: {series.reason}."
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
-            name = one_line(run.key.slug, limits.name)
+            name = name_of(run.key)
             blocks = (
                 _distribution(series, name),
                 legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),
                 _over_time(series, name),
-                _table(series, name, limits),
+                _table(series, name),
             )
             yield run_part(index, run, blocks, name="steps")
         else:
@@ -268,9 +266,9 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     )
 
 
-def _table(series: m.StepSeries, name: str, limits: Limits) -> Block:
+def _table(series: m.StepSeries, name: str) -> Block:
     rows = []
-    for process in series.processes[: limits.lines]:
+    for process in series.processes:
         time = process.time
         times = (time.median, time.p10, time.p90, time.minimum, time.maximum)
         rows.append((f"process {process.number}", count(time.samples), *map(milliseconds, times)))

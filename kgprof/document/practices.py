@@ -4,12 +4,9 @@ words that every renderer uses."""
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import replace
-
 from kgprof import model as m
 from kgprof.document.finding_list import Anchors, place, to_do
-from kgprof.document.limits import Limits
-from kgprof.document.quantity import DASH, duration, figure
+from kgprof.document.quantity import DASH, duration, figure, rounded
 from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
 
@@ -35,32 +32,31 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
+def practices(items: Sequence[m.ChecklistItem], anchors: Anchors) -> Sequence[Shown]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     shown = []
-    for item in sorted(profile.checklist, key=lambda item: STATUSES.index(item.status)):
+    for item in sorted(items, key=lambda item: STATUSES.index(item.status)):
         found = dict.fromkeys(anchors[mark] for mark in item.findings if mark in anchors)
         practice = Shown(
             status=item.status,
             mark=MARKS[item.status],
             title=item.title,
             evidence=item.evidence,
-            anchors=[*found][: limits.lines],  # of the findings that speak against it
+            anchors=[*found],  # of the findings that speak against it
         )
         shown.append(practice)
-    return shown[: limits.lines]
+    return shown
 
 
-def memory_contract(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[Shown]:
+def memory_contract(profile: m.Profile, anchors: Anchors) -> Sequence[Shown]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
-    about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
-    return practices(replace(profile, checklist=about), anchors, limits)
+    return practices([item for item in profile.checklist if item.id in MEMORY_CONTRACT], anchors)
 
 
-def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
+def weighings(profile: m.Profile) -> Sequence[Shown]:
     weighed = []
-    for trade_off in profile.trade_offs[: limits.lines]:
+    for trade_off in profile.trade_offs:
         guarded = trade_off.guarded.slug
         always = trade_off.always.slug
         figures = (
@@ -73,7 +69,7 @@ def weighings(profile: m.Profile, limits: Limits) -> Sequence[Shown]:
         weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
-            place=place(trade_off.location, profile.environment.source_root, limits),
+            place=place(trade_off.location, profile.environment.source_root),
             guarded=guarded,
             always=always,
             figures=figures,
@@ -104,7 +100,7 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
     for action in profile.actions:
         saves = action.saves
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"
+            share = "" if action.share is None else f"{rounded(action.share)} of the step"
             per = _PER.get(saves.per, "of the traced window")
             bound = ", ".join(filter(None, (share, saves.how)))
             amount = f"saves at most {duration(saves.us_per_step)} {per} ({bound})"

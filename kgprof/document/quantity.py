@@ -1,16 +1,35 @@
 """Numbers as people read them: three significant digits, thousands separators, the unit said by the
 caller's column; and how far samples lie apart, only as much as their number can carry."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from kgprof import model as m
 from kgprof.wording import figure as figure
 from kgprof.wording import plural
 
+_Value = TypeVar("_Value")
 DASH = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def count(value: int) -> str:
     return f"{value:,}"
+
+
+def plain_number(value: float) -> str:
+    """A count with all its digits; what is a mean with three."""
+    return count(round(value)) if value == round(value) else figure(value)
+
+
+def sign(value: float) -> str:
+    return "+" if value > 0 else MINUS
+
+
+def or_dash(value: _Value | None, words: Callable[[_Value], str]) -> str:
+    """``words`` of the value, where there is one."""
+    return DASH if value is None else words(value)
 
 
 def milliseconds(us: float) -> str:
@@ -34,6 +53,11 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:.1f} %"
+
+
+def rounded(share: float) -> str:
+    """A share of 0..1 in whole per cent."""
+    return f"{100 * share:.0f} %"
 
 
 def share_of(part: float, whole: float) -> float:
@@ -65,8 +89,7 @@ def amount(value: float, unit: str) -> str:
     syncs/step"."""
     if unit == "s":
         return f"{value:.1f} s"
-    number = f"{value:,.0f}" if value == int(value) else figure(value)
-    return f"{number} {counted(value, unit)}"
+    return f"{plain_number(value)} {counted(value, unit)}"
 
 
 def counted(value: float, unit: str) -> str:

@@ -187,7 +187,7 @@ def _of(lines: Sequence[m.Location], root: str) -> str:
     return f"{files[0]} {functions.pop()}".rstrip() if files else ""
 
 
-def buffer_blocks(runs: m.Runs, limits: Limits) -> Iterator[Table]:
+def buffer_blocks(runs: m.Runs) -> Iterator[Table]:
     """What a call of each graph allocates; of a backward, what the forward keeps for it."""
     graphs = list(_graphs(runs))
     if not graphs:
@@ -197,7 +197,7 @@ def buffer_blocks(runs: m.Runs, limits: Limits) -> Iterator[Table]:
     if training:
         headings += ["activations saved", "bytes saved", "inputs kept", "operators recomputed"]
     rows: list[Cells] = []
-    for run, graph in graphs[: limits.lines]:
+    for run, graph in graphs:
         work = graph.work
         saved = several(work.saved, 4, _saved) if training else ()
         rows.append((_head(run, work), *several(work.buffers, 4, _planned), *saved))
@@ -240,7 +240,7 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     ]
     if staged:
         kernels = [(run, kernel) for run, stages in staged for kernel in stages.kernels]
-        names = distinct_names([kernel.kernel for _, kernel in kernels], _NAME, limits.name)
+        names = distinct_names([kernel.kernel for _, kernel in kernels], _NAME)
         every = dict.fromkeys(stage for _, kernel in kernels for stage in kernel.seconds)
         made: list[Cells] = []
         for (run, kernel), name in zip(kernels, names, strict=True):

@@ -4,20 +4,19 @@ circles carry the table's numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, occupancy
 from kgprof.document.limits import Limits, kept
-from kgprof.document.quantity import figure, of_width, percent, share_of, size
+from kgprof.document.quantity import figure, of_width, percent, rounded, share_of, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
     Cell,
     Cells,
-    Drawing,
+    Drawn,
     Fold,
     Shown,
     Small,
@@ -53,7 +52,7 @@ def roofline_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     for index, run, kernels, roofline in found:
         blocks: list[Block] = []
         drawing = scatter(run, kernels, roofline)
-        if drawing.points and index in first_runs:
+        if drawing.shown["points"] and index in first_runs:
             blocks += [drawing, BOUNDS]
         if roofline.unplaced:
             blocks.append(f"{unplaced(kernels, roofline)}.")
@@ -79,10 +78,11 @@ def _ceilings(roofline: m.Roofline) -> Table:
     return plain("Peak rates of this GPU", headings, rows, style="")
 
 
-def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
-    """For a comment and a log, which have no room for how a kernel was launched."""
-    shown = roofline.rows[: limits.kernel_rows]
-    names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
+def roofline_table(run: m.RunReport, roofline: m.Roofline, most: int) -> Table:
+    """The ``most`` largest kernels, for a comment and a log, which have no room for how one was
+    launched."""
+    shown = roofline.rows[:most]
+    names = distinct_names([launches.name for launches in shown], _SHORT_NAME, 200)
     rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
     headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
     label = f"Roofline of {run.key.slug}"
@@ -94,7 +94,11 @@ def _row(name: str, launches: m.KernelLaunches) -> Cells:
         name,
         _bound(launches),
         number(launches.median_us),
-        written(launches.bytes_per_s, _billions, *_if_known(launches.bytes_moved, size)),
+        written(
+            launches.bytes_per_s,
+            lambda rate: figure(rate / 1e9),
+            *_if_known(launches.bytes_moved, size),
+        ),
         written(launches.flops_per_s, lambda rate: figure(rate / 1e12)),
         whole(launches.registers, *_if_known(launches.spills, "{:,} spilled".format)),
         written(launches.occupancy_percent, occupancy),
@@ -106,10 +110,6 @@ def _bound(launches: m.KernelLaunches) -> Cell:
     bound = m.known(launches.bound)
     share = m.known(launches.of_ceiling)
     return Cell(_what(bound), (f"{percent(share)} of peak",))
-
-
-def _billions(rate: float) -> str:
-    return figure(rate / 1e9)
 
 
 def _if_known(value: int | m.Skipped, words: Callable[[int], str]) -> Sequence[str]:
@@ -166,18 +166,7 @@ BOUNDS = legend_of(
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 
 
-class Scatter(Drawing):
-    kind: ClassVar[str] = "scatter"
-    description: str
-    height: int
-    bottom: int
-    left: str
-    points: Sequence[Shown]
-    across: Sequence[tuple[str, str]]  # where and what, along the duration
-    up: Sequence[tuple[float, str]]  # along the share of the peak
-
-
-def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Scatter:
+def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Drawn:
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels.rows, start=1)}
     known = [
         (each, each.of_ceiling, each.bound)
@@ -212,7 +201,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         points.append(point)
     powers = range(math.floor(low), math.ceil(high) + 1)
     decades = [10.0**power * digit for power in powers for digit in (1, 3)]
-    return Scatter(
+    shown = Shown(
         description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration "
         "and share of the measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
@@ -220,5 +209,6 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         left=of_width(_LEFT),
         points=points,
         across=[(x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high],
-        up=tuple((y(share), f"{100 * share:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1.0)),
+        up=tuple((y(share), rounded(share)) for share in (0, 0.25, 0.5, 0.75, 1.0)),
     )
+    return Drawn("scatter", shown)

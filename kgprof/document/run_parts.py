@@ -30,6 +30,11 @@ def collected(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     return values
 
 
+def name_of(run: m.RunKey) -> str:
+    """What a drawing calls it, whose texts nobody else shortens."""
+    return one_line(run.slug, _NAME)
+
+
 def run_part(
     index: int,
     run: m.RunReport,
@@ -41,4 +46,4 @@ def run_part(
     """``name``: what its anchor begins with; without one no link leads there."""
     place = anchor(index)
     anchored = clause("", name, f"-{place}")
-    return Fold(one_line(run.key.slug, _NAME), [*blocks], caption, lead, anchored, run=place)
+    return Fold(name_of(run.key), [*blocks], caption, lead, anchored, run=place)

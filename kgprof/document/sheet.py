@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.table import Blocks, Drawing, Fold, View
@@ -11,7 +10,6 @@ from kgprof.document.table import Blocks, Drawing, Fold, View
 class Code(Drawing, kw_only=False):
     """Lines to copy."""
 
-    kind: ClassVar[str] = "code"
     text: str
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.limits import Limits, anchor
+from kgprof.document.limits import anchor
 from kgprof.document.quantity import DASH, count, figure, fixed, of_speedup, percent, ratio
 from kgprof.document.run_parts import collected, having
 from kgprof.document.table import (
@@ -70,14 +70,6 @@ def columns(profile: m.Profile) -> Sequence[RunColumn]:
     return tuple(shown.values())
 
 
-def _about(run: m.RunReport) -> Cell:
-    return timed(m.known(run.compile).steady, 1e-3)
-
-
-def _evaluation(run: m.RunReport) -> Cell:
-    return timed(run.evaluation_time)
-
-
 def _first_call(run: m.RunReport) -> Cell:
     compiled = m.known(run.compile)
     return number(compiled.first_call_s, made(compiled))
@@ -88,7 +80,7 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
     label = "ms/step"
     step = "Median step time without profiling; below it the range and the number of samples"
-    if runs and all(run.script is not None and run.script.is_one_window for run in runs):
+    if runs and all(run.script and run.script.is_one_window for run in runs):
         label = "ms, whole program"
         step = "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, _step, "step", details=3, bar=True)
@@ -97,7 +89,13 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
             "COMPILE: median of the steps before the profiler, with kgprof's listeners "
             "on; TRACE's if it is shorter"
         )
-        yield RunColumn("about ms/step", about, _about, "about", details=2)
+        yield RunColumn(
+            "about ms/step",
+            about,
+            lambda run: timed(m.known(run.compile).steady, 1e-3),
+            "about",
+            details=2,
+        )
 
     # Whole evaluations are timed by their units of work where these are known.
     counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in runs)
@@ -107,7 +105,14 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     yield RunColumn(unit.time, each, _unit, "unit", details=3, bar=True)
     if not counted:
         whole = "TIMING: whole evaluation; median, range, n evaluations"
-        yield RunColumn("s/evaluation", whole, _evaluation, "evaluation", details=2, bar=True)
+        yield RunColumn(
+            "s/evaluation",
+            whole,
+            lambda run: timed(run.evaluation_time),
+            "evaluation",
+            details=2,
+            bar=True,
+        )
 
     # Over the rounds, the quantity that runs are ranked by.
     rounds = "TIMING: median over all processes of each process's median; range, number of rounds"
@@ -161,14 +166,14 @@ def speedup_words(run: m.RunReport) -> str:
 
 def _is_only_measured(profile: m.Profile) -> bool:
     """Whether nothing judged the program: no gate, no comparison."""
-    return profile.gate is None and profile.comparison is None
+    return not (profile.gate or profile.comparison)
 
 
 def status_word(profile: m.Profile) -> str:
     """Say in a word how far the first sentence stands. "OK" is the word of a gate or a comparison:
     without one a program was measured, and nobody approved of it."""
     status = profile.verdict.status
-    if status is m.VerdictStatus.FAILED and profile.comparison is not None:
+    if status is m.VerdictStatus.FAILED and profile.comparison:
         return "Regression"
     if status is not m.VerdictStatus.OK:
         return status.capitalize()
@@ -220,8 +225,8 @@ def _conditions(profile: m.Profile) -> Iterator[str]:
         ]
         yield f"The evaluation: {', '.join(words)}."
     compared = (run.compared_with for run in profile.runs)
-    against = next((key for key in compared if key is not None), None)
-    if against is not None and against != profile.baseline:
+    against = next((key for key in compared if key), None)
+    if against and against != profile.baseline:
         declared = ""
         if profile.baseline:
             declared = f", not with the baseline {profile.baseline.slug}, which left none"
@@ -232,7 +237,7 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
     """One line for all runs with the same counts."""
     lines = []
     for run, evaluation in _evaluated(profile.runs):
-        if (tally := evaluation.undecided) is not None:
+        if tally := evaluation.undecided:
             units = evaluation.units
             share = percent(tally.count / units)
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
@@ -393,7 +398,7 @@ def _metrics(run: m.RunReport) -> Cell:
     metrics = headlines(run)
     if not metrics:
         return missing("its evaluation has no metric")
-    mark = "" if evaluation.undecided is None else f" {UNKNOWN_MARK}"
+    mark = f" {UNKNOWN_MARK}" if evaluation.undecided else ""
     details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
     return Cell(f"{metric_value(metrics[0])}{mark}", details, value=metrics[0].value)
 
@@ -470,10 +475,10 @@ def strategies(profile: m.Profile) -> Sequence[Fact]:
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]:
+def evaluation_folds(units: str, runs: m.Runs) -> Iterator[Fold]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
-    tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
+    tallied, measured, declared = outcomes(runs), metrics(runs), settings(runs)
     if tallied.rows:
         yield Fold(f"Outcomes of the {units}", (tallied,))
     if measured.rows:
@@ -481,8 +486,7 @@ def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]
         notes = dict.fromkeys(
             evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note
         )
-        shown = [*notes][: limits.lines]
-        yield Fold("Every metric of the evaluation", (*shown, measured))
+        yield Fold("Every metric of the evaluation", (*notes, measured))
     if declared:
         yield Fold("Settings of the evaluation", (Facts(declared),))
 
@@ -514,12 +518,10 @@ def outcomes(runs: m.Runs) -> Table:
     return plain("Outcomes per run", headings, rows)
 
 
-def metrics(runs: m.Runs, limits: Limits) -> Table:
+def metrics(runs: m.Runs) -> Table:
     """One row for each group of metrics; runs with the same figures share their rows."""
-    evaluations = [
-        (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
-    ]
-    every = [metric for _, metrics in evaluations for metric in metrics]
+    evaluated = _evaluated(runs)
+    every = [metric for _, evaluation in evaluated for metric in evaluation.metrics]
     labels = [*dict.fromkeys(metric.label for metric in every)][:_COLUMNS]
     keys = [*dict.fromkeys(key for metric in every for key in metric.group)][:_COLUMNS]
     averaged = [metric.over_what for metric in every if metric.over][:1]
@@ -529,13 +531,13 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
             (tuple(metric.group.get(key, "") for key in keys), metric) for metric in metrics
         )
         rows = []
-        for group, members in [*groups.items()][: limits.lines]:
+        for group, members in groups.items():
             shown = {metric.label: metric_value(metric) for metric in members}
             over = [count(max(metric.over for metric in members)) for _ in averaged]
             rows.append((*group, *over, *(shown.get(label, "") for label in labels)))
         return tuple(rows)
 
-    alike = collected((figures(metrics), run.key.slug) for run, metrics in evaluations)
+    alike = collected((figures(found.metrics), run.key.slug) for run, found in evaluated)
     rows = []
     for of_runs, slugs in alike.items():
         names = ", ".join(slugs)
@@ -545,7 +547,7 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
     return plain("Metrics of the evaluation", ("runs", *keys, *averaged, *labels), rows)
 
 
-def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
+def settings(runs: m.Runs) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
     found = collected(
         (name, (value, run.key.slug))
@@ -553,7 +555,7 @@ def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
         for name, value in evaluation.settings.items()
     )
     facts: list[Fact] = []
-    for name, values in [*found.items()][: limits.lines]:
+    for name, values in found.items():
         by_value = collected(values)
         each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
         facts.append((name, "; ".join(each if len(each) > 1 else by_value)))

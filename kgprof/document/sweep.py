@@ -82,14 +82,14 @@ def _starts(sweep: m.Sweep) -> Table:
     rows: list[Cells] = []
     for each in _measured(sweep):
         starts = (timed(each.cold), timed(each.warm), number(each.again_s))
-        stages = several(each.stages, len(_STAGES), _in_stages)
+        stages = several(
+            each.stages,
+            len(_STAGES),
+            lambda stages: [number(getattr(stages, name)) for name in _STAGES],
+        )
         rows.append((each.cell.name, *starts, *stages))
     headings = ("cell", "cold s", "warm s", "reset s", *_STAGES.values())
     return plain("Cost of a start, and the stages of a cold start", headings, rows)
-
-
-def _in_stages(stages: m.CompileStages) -> Sequence[Cell]:
-    return [number(getattr(stages, name)) for name in _STAGES]
 
 
 _TOTAL = (
@@ -179,7 +179,7 @@ def _cells(sweep: m.Sweep) -> Table:
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
-    over = (f"over {against.name}",) if against is not None else ()
+    over = (f"over {against.name}",) if against else ()
     if isinstance(value, m.Estimate):
         cell = _estimate(value, lambda steps: f"{steps:,.0f}" if steps >= 10 else short(steps, 2))
         return replace(cell, details=(*cell.details, *over))
@@ -248,7 +248,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
     for each in sweep.cells:
         if each.not_run:
             blocks.append((each.cell.name, each.not_run))
-        if (failed := each.failed) is not None:
+        if failed := each.failed:
             blocks.append((each.cell.name, failed.words))
             if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
@@ -279,9 +279,7 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title, (("Not checked", ladder.reason),))
-    notes = dict.fromkeys(
-        found.note for _, found in _ran(ladder) if found.agreement is not None and found.note
-    )
+    notes = dict.fromkeys(found.note for _, found in _ran(ladder) if found.agreement and found.note)
     parts = [("Compared on", note) for note in notes]
     return Section(title, (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), _RULE)
 
@@ -296,7 +294,7 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         (found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)
     )
     not_compared = [("Not compared", f"{', '.join(rungs)}: {why}") for why, rungs in missed.items()]
-    if ladder.first is None:
+    if not ladder.first:
         above = sum(rung not in _REFERENCES for rung, _ in _ran(ladder))
         if not above:
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(missed)}"
@@ -341,7 +339,7 @@ def _rungs(ladder: m.Ladder) -> Table:
         rows.append((rung, Cell(_ADDS.get(rung, ladder.cell), backend), *cells))
     results = [found for _, found in _ran(ladder)]
     hidden: Sequence[str] = ()
-    if all(found.agreement is None for found in results):
+    if not any(found.agreement for found in results):
         hidden = (_OWN,)
     elif not any(found.tensors for found in results):
         hidden = ("worst tensor", *_HEADINGS)
@@ -385,7 +383,7 @@ def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
 @dashed
 def _own(found: m.RungResult) -> Cell:
     """Results that differ, and metrics with how far each is from eager's."""
-    if found.agreement is None:
+    if not found.agreement:
         return missing("the workload declares none")
     agreement = m.known(found.agreement)
     ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
@@ -436,7 +434,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
 def _recommended(shapes: m.Shapes) -> Iterator[Block]:
     best = shapes.recommended
     chosen = best_policy(shapes.policies)
-    if best is None or chosen is None:
+    if not best or not chosen:
         yield "No policy ran with eager's results."
         return
     fastest = chosen.fastest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -42,8 +42,14 @@ class View(m.Model):
     """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15
     times as long."""
 
+    @property
+    def block(self) -> str:
+        """What a template calls its kind."""
+        return type(self).__name__.lower()
+
 
 Shown = dict[str, Any]  # what a template alone reads, by name
+Note = tuple[str, str]  # what it is about, and a text
 
 
 class Small(View, kw_only=False):
@@ -123,11 +129,10 @@ class Table(View, kw_only=False):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is
     about and a text."""
 
-    kind: ClassVar[str] = "table"
     columns: Sequence[Column]
     rows: Sequence[Row]
     label: str = ""
-    notes: Sequence[str | tuple[str, str]] = ()
+    notes: Sequence[str | Note] = ()
     totals: Sequence[Row] = ()  # below the rows, whatever they are sorted by
     style: str = ""  # "sortable", "filtered"
     named_by: int = 0  # the column whose cells name their rows
@@ -151,7 +156,6 @@ class Fold(View, kw_only=False):
     """What the page shows behind one line that opens it; or, of one ``run``, while that is
     chosen."""
 
-    kind: ClassVar[str] = "fold"
     title: str
     blocks: Sequence[Block] = ()
     caption: str = ""
@@ -166,7 +170,6 @@ Fact = tuple[str, str | m.Skipped]  # its name and its value
 
 
 class Facts(View, kw_only=False):
-    kind: ClassVar[str] = "facts"
     facts: Sequence[Fact]
 
 
@@ -174,18 +177,22 @@ class Points(View, kw_only=False):
     """Sentences of a list; what follows the first of one stands below it: what to do, then what
     that brings."""
 
-    kind: ClassVar[str] = "points"
     points: Sequence[Sequence[str]]
     numbered: bool = False
 
 
-class Drawing(m.Model):
-    """What a macro of its kind's name draws."""
-
-    kind: ClassVar[str]
+class Drawing(View):
+    """What the macro of its kind's name draws: templates/partials/drawings.html.jinja."""
 
 
-Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
+class Drawn(Drawing, kw_only=False):
+    """A drawing that templates alone read; ``name`` is its macro's."""
+
+    name: str
+    shown: Shown
+
+
+Block = Table | Fold | Facts | Points | Drawing | str | Note  # a text is a note too
 Blocks = Sequence[Block]
 Cells = Sequence[Cell | str]
 
@@ -252,6 +259,11 @@ def timed(time: m.Time, scale: float = 1.0, unit: str = "") -> Cell:
     return Cell(f"{figure(median)}{unit}", details, value=median)
 
 
+def small(*texts: str, style: str = "below") -> Sequence[Small]:
+    """A line each, of those that are not empty."""
+    return [Small((text,), style) for text in texts if text]
+
+
 def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
     made = tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
     return Row(cells=made, anchor=anchor, style=style)
@@ -284,13 +296,15 @@ def plain(
 
 
 def bounded(content: _Value, limits: Limits) -> _Value:
-    """What the page has room for: every text in it visible, on one line, and no longer than two
-    names. Most of it is as it should be, and is given back as it came."""
+    """What the page has room for: no list too long, and every text visible, on one line, and no
+    longer than two names. Most of it is as it should be, and is given back as it came."""
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple | list):
-        made = type(content)([bounded(part, limits) if part else part for part in content])
+        made = type(content)(
+            [bounded(part, limits) if part else part for part in content[: limits.longest]]
+        )
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
     elif names := _fields(made.__class__):
@@ -304,9 +318,10 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 
 @cache
 def _fields(kind: type) -> Sequence[str]:
-    """Those that may hold a text; none of what no table is made of."""
-    parts = msgspec.structs.fields(kind) if issubclass(kind, View | m.Skipped) else ()
-    return [part.name for part in parts if part.type not in _FIGURES]
+    """Those that may hold a text; none of a drawing, nor of what no table is made of."""
+    if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped | m.Finding):
+        return ()
+    return [part.name for part in msgspec.structs.fields(kind) if part.type not in _FIGURES]
 
 
 def markdown(table: Table) -> list[str]:

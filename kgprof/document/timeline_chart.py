@@ -9,7 +9,6 @@ how busy each stretch was, and no order.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -19,24 +18,24 @@ from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
-from kgprof.document.run_parts import run_part
+from kgprof.document.run_parts import name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
     Cells,
-    Drawing,
+    Drawn,
     Facts,
     Fold,
     Shown,
-    Small,
     plain,
+    small,
 )
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
 _BLOCKS_AT, _BLOCK = 17, 16  # where in a row they begin, and how high the highest are
 _AXIS = 18
-_NAME = 72  # characters of an event's name
+_NAME, _LABEL = 72, 400  # characters of an event's name, and of a lane's
 _TICKS = 4
 ACROSS = 3000  # units of the picture's width
 # events of a lane that are drawn one by one; of more those that are shorter than a cell are not
@@ -110,19 +109,6 @@ _MEANINGS = {
 }
 
 
-class Lanes(Drawing):
-    kind: ClassVar[str] = "lanes"
-    across: ClassVar[int] = ACROSS
-    at: str  # the run's anchor
-    description: str
-    height: int
-    axis_y: int
-    rows: Sequence[Shown]
-    ticks: Sequence[tuple[str, str, str]]  # where, its text, and the text's anchor
-    step_end: str  # where the step ends on the host, if before the window does; else empty
-    note: str  # how to read the picture where it does not show single events; the script's does
-
-
 def known(runs: m.Runs) -> bool:
     """Whether there is anything to say about a step of any of them."""
     return any(
@@ -140,48 +126,45 @@ def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         caption = "no timeline"
         if isinstance(step, m.StepTimeline):
             caption = (
-                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU "
+                f"{step.name}, {milliseconds(step.duration_us)} ms of CPU "
                 f"time: the median of {plural(step.steps, 'traced step')}, "
                 f"{kernels.measured_in.upper()} pass"
             )
         at = anchor(index) if index in drawn else ""
-        yield run_part(index, run, _blocks(run, kernels, at, limits), caption, "step")
+        yield run_part(index, run, _blocks(run, kernels, at), caption, "step")
 
 
-def _blocks(
-    run: m.RunReport, kernels: m.KernelBreakdown, at: str, limits: Limits
-) -> Iterator[Block]:
+def _blocks(run: m.RunReport, kernels: m.KernelBreakdown, at: str) -> Iterator[Block]:
     """``at``: the run's anchor; empty where the page has no room for its drawing."""
-    name = one_line(run.key.slug, limits.name)
+    name = name_of(run.key)
     step = kernels.timeline
     if isinstance(step, m.Skipped):
-        yield f"No timeline: {one_line(step.reason, limits.name)}."
+        yield f"No timeline: {step.reason}."
     elif not any(lane.name for lane in step.lanes):
         yield "No timeline: this report has no single events."
     elif at:
-        yield from _drawn(step, name, at, limits)
+        yield from _drawn(step, name, at)
     else:
         yield "No timeline: left out of this page to keep it small; report.json holds it."
-    yield from _host(kernels, name, limits)
+    yield from _host(kernels, name)
     queue = kernels.queue
     if isinstance(queue, m.LaunchQueue):
         yield _queue(queue)
     elif kernels.device == "cuda":
-        why = one_line(queue.reason, limits.name)
-        yield f"Launch delay and queue depth are not known: {why}."
+        yield f"Launch delay and queue depth are not known: {queue.reason}."
 
 
 # ---------------------------------------------------------------- the drawing
 
 
-def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
+def _drawn(step: m.StepTimeline, name: str, at: str) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
     present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
     marks = legend_of(
         "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
     )
     yield Legend((*legend(present.intersection(m.KernelKind)), *marks.entries))
-    labels = _labels(step, limits)
+    labels = _labels(step)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
     rows = [
@@ -198,12 +181,12 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     yield Fold("The lanes as a table", (plain(f"Lanes of {name}", headings, rows),))
 
 
-def _labels(step: m.StepTimeline, limits: Limits) -> list[str]:
+def _labels(step: m.StepTimeline) -> list[str]:
     labels = []
     for lane in step.lanes:
         content = _CONTENTS.get(lane.content, lane.content)
         colon = "" if lane.content == "idle" else ":"
-        labels.append(one_line(f"{lane.owner}{colon} {content}", limits.name))
+        labels.append(one_line(f"{lane.owner}{colon} {content}", _LABEL))
     return labels
 
 
@@ -212,7 +195,7 @@ def _busy(lane: m.Lane, step: m.StepTimeline) -> str:
     return f"{milliseconds(lane.busy_us)} ms, {share}"
 
 
-def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
+def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Drawn:
     window_us = step.window_us or 1.0
     rows = []
     busy = []
@@ -235,16 +218,20 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
     first = (of_width(0), "0", "start")
     last = (of_width(1), f"{figure(window_us)} \N{MICRO SIGN}s", "end")
     lanes = f"{milliseconds(window_us)} ms in {count(len(rows))} lanes"
-    return Lanes(
+    shown = Shown(
         at=at,
+        across=ACROSS,
         description=f"Timeline of {lanes}: {', '.join(busy)}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
         rows=rows,
         ticks=(first, *inner, last),
+        # where the step ends on the CPU, if before the window does
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
+        # how to read the picture where it does not show single events; the script's does
         note=_DENSE if any(len(lane.name) > _EXACT for lane in step.lanes) else "",
     )
+    return Drawn("lanes", shown)
 
 
 def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
@@ -303,11 +290,11 @@ def events(runs: m.Runs, limits: Limits) -> str:
     for index, _, kernels in broken_down(runs):
         step = kernels.timeline
         if index in drawn and isinstance(step, m.StepTimeline) and step.names:
-            coded[anchor(index)] = _coded(step, limits)
+            coded[anchor(index)] = _coded(step)
     return zipped(msgspec.json.encode(coded)) if coded else ""
 
 
-def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
+def _coded(step: m.StepTimeline) -> list[object]:
     """Idle time begins and ends where a call starts, or where what it launched starts or ends. The
     idle lane holds places in the sorted list of these moments, and in ``links`` the moments that
     are missing from the lanes before."""
@@ -316,7 +303,7 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
     styles: dict[tuple[str, int, str], int] = {}
     lanes = []
     moments = set[int]()
-    for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
+    for lane, label in zip(step.lanes, _labels(step), strict=True):
         times = zip(lane.start_ns, lane.duration_ns, strict=True)
         starts = [round(start / unit) for start in lane.start_ns]
         ends = [round((start + length) / unit) for start, length in times]
@@ -376,20 +363,20 @@ def _notes(step: m.StepTimeline) -> Iterator[str]:
 # ---------------------------------------------------------------- the CPU's part
 
 
-def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Block]:
+def _host(kernels: m.KernelBreakdown, name: str) -> Iterator[Block]:
     host = kernels.host_time
     if isinstance(host, m.Skipped):
-        yield f"CPU time by activity is unknown: {one_line(host.reason, limits.name)}."
+        yield f"CPU time by activity is unknown: {host.reason}."
         return
     rows: list[Cells] = []
-    for part in host.parts[: limits.lines]:
-        meaning = _MEANINGS.get(part.name)
+    for part in host.parts:
+        meaning = _MEANINGS.get(part.name, "")
         between = span(figure(part.minimum_us), figure(part.maximum_us))
         rows.append(
             (
                 Cell(
-                    one_line(part.name, limits.name),
-                    below=[Small((meaning,), "detail")] if meaning else [],
+                    part.name,
+                    below=small(meaning, style="detail"),
                 ),
                 figure(part.mean_us),
                 percent(share_of(part.mean_us, host.mean_us)),

@@ -17,9 +17,12 @@ from kgprof.document.quantity import (
     count,
     figure,
     milliseconds,
+    or_dash,
     percent,
+    plain_number,
     ratio,
     share_of,
+    sign,
     size,
 )
 from kgprof.document.run_parts import having
@@ -29,17 +32,16 @@ from kgprof.document.table import (
     Cell,
     Column,
     Fold,
-    Small,
     Table,
     plain,
     row,
+    small,
 )
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
 _SHORT = 90  # characters of a kernel's name, more where two would look alike
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
-_MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
 _FILE_HEADINGS = (
     "size",
@@ -55,6 +57,7 @@ _RANKS_MEAN = (
     "Microseconds per step, under torch.profiler. Compute: time covered by any kernel, copy or CPU "
     "operator other than a collective; exposed: time covered by collectives only."
 )
+_MOST_RANKS = 200  # rows
 _RANKS_WIDE = 8  # ranks with a column of their own
 _COLLECTIVE_HEADINGS = ("collective", "place", "last to arrive", "in steps", "apart")
 _COLLECTIVES_MEAN = (
@@ -67,10 +70,10 @@ _COLLECTIVES_MEAN = (
 # ---------------------------------------------------------------- files and ranks
 
 
-def file_table(profile: m.Profile, limits: Limits) -> Table:
+def file_table(profile: m.Profile) -> Table:
     """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    files = [file for file in profile.trace_files if file.key in index]
     rows = []
     notes = []
     for file in files:
@@ -85,44 +88,44 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
                 percent(share_of(kernels.idle_us, kernels.window_us)),
                 f"{figure(kernels.total_us / breakdown.steps_of(kernels))}{of}",
             )
-        rank = DASH if file.rank is None else str(file.rank)
+        rank = or_dash(file.rank, str)
         if file.rank is not None and file.world_size:
             rank += f" of {file.world_size}"
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
         rows.append(row(*cells, anchor=anchor(index[file.key])))
-        notes += [(file.key.strategy, note) for note in file.notes[: limits.lines]]
+        notes += [(file.key.strategy, note) for note in file.notes]
     headings = (Column("run", style="strategy"), Column("file", style="name"), *_FILE_HEADINGS)
     return replace(plain("Traces", headings, rows, style=""), notes=notes)
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> Iterator[Block]:
+def rank_blocks(balance: m.RankBalance) -> Iterator[Block]:
     """One row a rank, then median, largest and their ratio; then the collectives."""
     if balance.ranks:
         yield _RANKS_MEAN
-        yield _ranks(balance.ranks, limits)
+        yield _ranks(balance.ranks)
     if isinstance(balance.collectives, m.Skipped):
         if balance.ranks:
             yield f"Arrivals at the collectives are unknown: {balance.collectives.reason}."
     elif balance.collectives:
         calls = []
-        for call in balance.collectives[: limits.lines]:
+        for call in balance.collectives:
             times = (call.apart_us, *call.wait_us[:_RANKS_WIDE])
-            shown = [DASH if us is None else figure(us) for us in times]
+            shown = [or_dash(us, figure) for us in times]
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
             calls.append((call.name, count(call.place), *last, *shown))
         waits = [f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]]
         headings = (*_COLLECTIVE_HEADINGS, *waits)
         yield _COLLECTIVES_MEAN
         yield plain("Collectives", headings, calls, style="", first="name")
-    yield from (f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines])
+    yield from (f"Not compared: {left_out}" for left_out in balance.left_out)
 
 
-def _ranks(ranks: Sequence[m.RankLoad], limits: Limits) -> Table:
+def _ranks(ranks: Sequence[m.RankLoad]) -> Table:
     parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")
     values = [[float(getattr(load, part)) for load in ranks] for part in parts]
     rows = [
         (f"rank {load.rank}", *(figure(getattr(load, part)) for part in parts))
-        for load in ranks[: limits.lines]
+        for load in ranks[:_MOST_RANKS]
     ]
     over = [ratio(max(column) / median(column)) if median(column) else DASH for column in values]
     rows += [
@@ -138,7 +141,6 @@ def _ranks(ranks: Sequence[m.RankLoad], limits: Limits) -> Table:
 
 def difference(
     found: m.TraceDifference,
-    limits: Limits,
     *,
     rows: int = CHANGES,
     name: int = _SHORT,
@@ -146,7 +148,7 @@ def difference(
     """The window, kinds, spans, regions and kernels, ``rows`` of each under names of ``name``
     characters; no table where nothing could be compared."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
-    if found.missing or found.total is None:
+    if found.missing or not found.total:
         return Section(title, (), f"not compared: {found.missing}")
     by_name = {
         "the window": found.window,
@@ -156,7 +158,7 @@ def difference(
         "kernel": found.kernels,
     }
     tables = [
-        _changes(label, changes, found, min(rows, limits.lines), name, limits)
+        _changes(label, changes, found, rows, name)
         for label, changes in by_name.items()
         # Where nothing was launched in any span, their table is the total once more.
         if any(change.name != _UNATTRIBUTED for change in changes)
@@ -182,18 +184,17 @@ def _changes(
     found: m.TraceDifference,
     rows: int,
     length: int,
-    limits: Limits,
 ) -> Table:
     shown = changes[:rows]
     rest = changes[rows:]
-    names = distinct_names([change.name for change in shown], length, limits.name)
+    names = distinct_names([change.name for change in shown], length)
     lines: list[tuple[str, Sequence[m.Change]]] = [
         (name if change.status == "both" else f"{name} ({change.status})", [change])
         for name, change in zip(names, shown, strict=True)
     ]
     if rest:
         lines.append((f"{count(len(rest))} more", rest))
-    if label != "the window" and found.total is not None:
+    if label != "the window" and found.total:
         lines.append(("all", [found.total]))
     cells = [
         (
@@ -224,15 +225,14 @@ def _counted(counts: Iterable[float | None]) -> str:
     known = [one for one in counts if one is not None]
     if not known:
         return ""
-    total = sum(known)
-    return count(round(total)) if abs(total - round(total)) < 1e-9 else figure(total)
+    return plain_number(round(sum(known), 9))
 
 
 def signed(more: float) -> str:
     """What is less than a thousandth of its unit, a nanosecond of microseconds, is none."""
     if abs(more) < 0.0005:
         return "0"
-    return f"{'+' if more > 0 else _MINUS}{figure(abs(more))}"
+    return f"{sign(more)}{figure(abs(more))}"
 
 
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
@@ -261,9 +261,8 @@ def _holistic(slug: str, check: m.HolisticCheck, limits: Limits) -> Iterator[Blo
     if more := [f"{number:,} more {what}" for number, what in rest if number > 0]:
         yield f"{' and '.join(more)} in report.json."
     outcomes = []
-    for call in check.calls[: limits.lines]:
-        why = [Small((call.reason,))] if call.reason else []
-        outcomes.append((Cell(call.name, below=why), call.outcome))
+    for call in check.calls:
+        outcomes.append((Cell(call.name, below=small(call.reason)), call.outcome))
     calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")
     versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
     yield Fold("HTA calls", (calls, versions), call_outcomes(check))
@@ -275,10 +274,9 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
     for found in figures:
         sides = (found.hta, found.ours, found.difference_percent)
         why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-        below = [Small((text,)) for text in (found.note, why) if text]
         rows.append(
             (
-                Cell(found.name, below=below),
+                Cell(found.name, below=small(found.note, why)),
                 hta_quantity(found.ours, found.unit),
                 hta_quantity(found.hta, found.unit),
                 Cell(hta_difference(found), wrong=found.differs),

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, Share
 from kgprof.document.quantity import size
-from kgprof.document.table import View
+from kgprof.document.table import Shown, View
 from kgprof.errors import InputError
 from kgprof.reading import files
 
@@ -122,49 +123,37 @@ def comparable(profile: m.Profile) -> m.Profile:
         log = run.log
         kernels = run.kernels
         if isinstance(kernels, m.KernelBreakdown):
-            kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
+            kernels = replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
-        log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
-        made = (
-            msgspec.structs.replace(run.compile, texts=())
-            if isinstance(run.compile, m.CompileSummary)
-            else run.compile
-        )
-        short.append(
-            msgspec.structs.replace(
-                run,
-                log=log,
-                host=gone,
-                kernels=kernels,
-                series=gone,
-                memory_curve=gone,
-                compile=made,
-            )
-        )
-    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
-    return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
+        log = replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
+        compiled = run.compile
+        if isinstance(compiled, m.CompileSummary):
+            compiled = replace(compiled, texts=())
+        run = replace(run, log=log, kernels=kernels, compile=compiled)
+        short.append(replace(run, host=gone, series=gone, memory_curve=gone))
+    sources = tuple(replace(source, text=gone) for source in profile.sources)
+    return replace(profile, runs=tuple(short), sources=sources)
 
 
 # ---------------------------------------------------------------- reading
+
+
+def refused(path: Path | str, why: str, hint: str = "") -> InputError:
+    return InputError(why, path=path, hint=hint)
 
 
 def read(path: Path) -> Embedded:
     """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile
     that is whole."""
     if path.is_dir():
-        raise InputError(
-            "this is a folder, not a report", path=path, hint="give the report.html in it"
-        )
+        raise refused(path, "this is a folder, not a report", "give the report.html in it")
     try:
         data = files.content(path, MAX_PAGE_BYTES)
-    except FileNotFoundError as error:
-        raise InputError(
-            "file not found", path=path, hint="give a report.html written by kgprof"
-        ) from error
     except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror or error}", path=path, hint=_OURS
-        ) from error
+        why = f"cannot be read: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError):
+            why = "file not found"
+        raise refused(path, why, _OURS) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
@@ -172,17 +161,15 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read``
     does."""
     if not _GENERATOR.search(text):
-        raise InputError(_NOT_OURS, path=path, hint=_OURS)
+        raise refused(path, _NOT_OURS, _OURS)
     block = _BLOCK.search(text)
-    if block is None and text.rstrip().endswith("</html>"):
-        raise InputError("this report has no Profile", path=path, hint=USE_JSON)
-    if block is None or not block[2]:
-        raise InputError(
-            "the report is truncated: its Profile is incomplete", path=path, hint="fetch it again"
-        )
+    if not block and text.rstrip().endswith("</html>"):
+        raise refused(path, "this report has no Profile", USE_JSON)
+    if not block or not block[2]:
+        raise refused(path, "the report is truncated: its Profile is incomplete", "fetch it again")
     if not block[1].strip():
         why = "this report has no Profile: it was omitted to stay under 1 MB"
-        raise InputError(why, path=path, hint=USE_JSON)
+        raise refused(path, why, USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
     words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
@@ -198,20 +185,20 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
         if version < known:
             age = "older"
             hint = "give the Recording itself, which every later kgprof can read"
-        raise InputError(
-            f"Profile schema {version} is {age} than this kgprof reads ({known})",
-            path=path,
-            hint=hint,
+        raise refused(
+            path, f"Profile schema {version} is {age} than this kgprof reads ({known})", hint
         )
     profile = _of_json(data, m.Profile, path)
     waiting = [msgspec.json.decode(data)]
     while waiting:  # a list, because a recursion over a million numbers takes seconds
         each = waiting.pop()
-        if isinstance(each, dict | list):
-            waiting.extend(each.values() if isinstance(each, dict) else each)
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
         elif isinstance(each, int | float) and each and not LEAST <= abs(each) <= MOST:
             why = f"not a kgprof Profile: {each} is beyond what anything is measured to be"
-            raise InputError(why, path=path, hint=_AGAIN)
+            raise refused(path, why, _AGAIN)
     return profile
 
 
@@ -223,7 +210,7 @@ def _of_json(data: bytes, kind: type[T], path: Path | str) -> T:
     try:
         return m.decode_json(data, kind)
     except msgspec.DecodeError as error:
-        raise InputError(f"not a kgprof Profile: {error}", path=path, hint=_AGAIN) from error
+        raise refused(path, f"not a kgprof Profile: {error}", _AGAIN) from error
 
 
 def _unpacked(text: str, path: Path | str) -> bytes:
@@ -234,15 +221,11 @@ def _unpacked(text: str, path: Path | str) -> bytes:
             base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1
         )
     except (binascii.Error, ValueError, zlib.error) as error:
-        raise InputError(
-            f"its Profile is damaged: {error}", path=path, hint="fetch the report again"
-        ) from error
+        raise refused(path, f"its Profile is damaged: {error}", "fetch the report again") from error
     if len(data) > MAX_JSON_BYTES:
-        raise InputError(
-            f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path
-        )
+        raise refused(path, f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB")
     if not reader.eof:
-        raise InputError("its Profile is truncated", path=path, hint="fetch the report again")
+        raise refused(path, "its Profile is truncated", "fetch the report again")
     return data
 
 
@@ -274,18 +257,6 @@ class TraceFile:
         return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
-class TraceLink(m.Model):
-    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can
-    hand it over."""
-
-    run: str
-    measured_in: str
-    size: str
-    file_name: str
-    address: str
-    carried: bool
-
-
 def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:
     """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into
     ``room_bytes``."""
@@ -301,18 +272,22 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
 
 def trace_links(
     traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
-) -> Sequence[TraceLink]:
-    """``which`` of them the page carries."""
-    return [
-        TraceLink(
+) -> Sequence[Shown]:
+    """``which`` of them the page carries. An address is what the link leads to, and empty where
+    there is none; the button can hand over what is carried."""
+    links = []
+    for trace in traces[: limits.runs]:
+        address = trace.link
+        if trace.run in which and trace.data is not None:
+            coded = base64.b64encode(trace.data).decode("ascii")
+            address = f"data:application/gzip;base64,{coded}"
+        link = Shown(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
             size=size(trace.size_bytes),
             file_name=one_line(trace.file_name, limits.name),
-            address=trace.link
-            if trace.run not in which or trace.data is None
-            else f"data:application/gzip;base64,{base64.b64encode(trace.data).decode('ascii')}",
+            address=address,
             carried=trace.run in which,
         )
-        for trace in traces[: limits.runs]
-    ]
+        links.append(link)
+    return links

@@ -65,7 +65,7 @@ def _annotation(
 ) -> Annotation:
     """The command, and the line that gives it."""
     properties = {"title": title}
-    if place is not None and (file := relative(place.file, root)):
+    if place and (file := relative(place.file, root)):
         line = str(max(1, place.line))
         properties = {"file": file, "line": line, "endLine": line, **properties}
     listed = ",".join(f"{name}={escaped_property(value)}" for name, value in properties.items())
@@ -81,21 +81,19 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
     for run in profile.runs:
         if run.exit.outcome != "ok":
             yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
-    for budget in profile.gate.budgets if profile.gate is not None else ():
+    for budget in profile.gate.budgets if profile.gate else ():
         seen = budget.observed
         command = "warning"
         value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
         text = f"{budget.run.slug}: {budget.metric}: {value}"
         if budget.status is m.BudgetStatus.EXCEEDED:
-            never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
+            never = profile.gate and profile.gate.fail_on is m.FailOn.NEVER
             command = "notice" if never else "error"
             text += f", the budget is {amount(budget.limit, budget.unit)} ({budget.origin})"
         elif budget.status is not m.BudgetStatus.WARNED:
             continue
         yield _annotation(command, f"kgprof budget {budget.metric}", text)
-    for metric in (
-        compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ()
-    ):
+    for metric in compare_words.metrics_of(profile.comparison) if profile.comparison else ():
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
             command = "error" if metric.decides else "warning"
             title = f"kgprof: regression of {metric.name}"
@@ -108,7 +106,7 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
     rules = {rule.id: rule for rule in profile.rules}
     findings = profile.findings
     fails = failing(profile)
-    if profile.comparison is not None:
+    if profile.comparison:
         new = compare_words.by_status(profile.comparison)[m.FindingStatus.NEW]
         findings = tuple(each.finding for each in new)
     for finding in sorted(

@@ -157,7 +157,7 @@ class Layout:
             .render(
                 page=made,
                 profile=made.profile,
-                **made.first,
+                **made.head,
                 chapters=[
                     (name, [self._laid_out[section.anchor] for section in sections])
                     for name, sections in made.chapters
@@ -189,14 +189,13 @@ def _first_that_fits(
     while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
+        kept_free = reserved if limits.kernel_rows else 0
         made = page.build(profile, limits, own, traces, blob)
         text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
-        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (
-            reserved if limits.kernel_rows else 0
-        ):
+        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - kept_free:
             best = (limits, made, text)
             high = level - 1
-            besides = size - len(own.text) - _SAYING_SO + (reserved if limits.kernel_rows else 0)
+            besides = size - len(own.text) - _SAYING_SO + kept_free
             while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
                 low += 1
         else:

@@ -9,8 +9,9 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any
 from xml.etree import ElementTree
+
+from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
@@ -22,6 +23,7 @@ from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.wording import clause
 
 EVERY_RUN = "all runs"
+Property = tuple[str, str]  # its name and its value
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -32,7 +34,7 @@ class Case(m.Model, kw_only=False):
 
     run: str
     name: str
-    properties: Sequence[tuple[str, str]] = ()
+    properties: Sequence[Property] = ()
     failure: str = ""
     error: str = ""
     output: str = ""
@@ -59,11 +61,8 @@ class Junit:
         for case in cases:
             _write(suite, case, taken)
         ElementTree.indent(suites)
-        return (
-            '<?xml version="1.0" encoding="UTF-8"?>\n'
-            + ElementTree.tostring(suites, encoding="unicode")
-            + "\n"
-        )
+        document = ElementTree.tostring(suites, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
 def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
@@ -77,14 +76,13 @@ def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) 
     _write_properties(element, case.properties)
     for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
         if text:
-            ElementTree.SubElement(
-                element, kind, {"message": text.splitlines()[0], "type": kind}
-            ).text = text
+            wrong = {"message": text.splitlines()[0], "type": kind}
+            ElementTree.SubElement(element, kind, wrong).text = text
     if case.output:
         ElementTree.SubElement(element, "system-out").text = _xml(case.output)
 
 
-def _write_properties(element: ElementTree.Element, properties: Iterable[tuple[str, str]]) -> None:
+def _write_properties(element: ElementTree.Element, properties: Iterable[Property]) -> None:
     if listed := tuple(properties):
         parent = ElementTree.SubElement(element, "properties")
         for name, value in listed:
@@ -98,18 +96,16 @@ def _xml(text: str) -> str:
 # ---------------------------------------------------------------- what there is to say
 
 
-def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
+def _totals(profile: m.Profile) -> Iterable[Property]:
     yield "verdict.status", profile.verdict.status
     yield "verdict.text", profile.verdict.text
     yield "exit.code", str(profile.exit_code)
     yield "findings", str(len(profile.findings))
-    yield from (
-        (f"findings.{level}", str(sum(f.level is level for f in profile.findings)))
-        for level in m.Level
-    )
+    for level in m.Level:
+        yield f"findings.{level}", str(sum(f.level is level for f in profile.findings))
     yield "device", profile.device
     yield "torch", profile.environment.torch
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from zip(("base", "head"), compare_words.sides(profile.comparison), strict=True)
         yield "comparable", str(profile.comparison.comparable).lower()
         for status, found in compare_words.by_status(profile.comparison).items():
@@ -123,9 +119,9 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
         yield Case(run.key.slug, "the run ended well", error=died)
     if not profile.runs:
         yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
-    if profile.gate is not None:
+    if profile.gate:
         yield from _budgets(profile.gate)
-    if profile.comparison is not None:
+    if profile.comparison:
         yield from _metrics(profile, profile.comparison)
     yield from _rules(profile)
 
@@ -168,8 +164,7 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
     of_exit_code = {EXIT_OK: "output", EXIT_GATE_FAILED: "failure", EXIT_WORKLOAD: "failure"}
     outcome = of_exit_code.get(profile.exit_code, "error")
-    said: dict[str, Any] = {outcome: text}
-    yield Case(EVERY_RUN, "head has no regression against base", **said)
+    yield replace(Case(EVERY_RUN, "head has no regression against base"), **{outcome: text})
     of_verdict = {
         m.MetricVerdict.WORSE: "failure",
         m.MetricVerdict.INCONCLUSIVE: "error",
@@ -191,8 +186,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         if allowed is not None:
             properties.append(("allowed.percent", _plain(allowed)))
         outcome = of_verdict.get(metric.verdict, "output") if metric.decides else "output"
-        said = {outcome: compare_words.sentence(metric)}
-        yield Case(metric.run.slug, f"compared {metric.name}", properties, **said)
+        case = Case(metric.run.slug, f"compared {metric.name}", properties)
+        yield replace(case, **{outcome: compare_words.sentence(metric)})
 
 
 def _plain(value: m.Figure) -> str:
@@ -234,16 +229,16 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
 
 def _failing(profile: m.Profile) -> frozenset[m.Finding]:
     """The gate's own answer, or the comparison's; without either, the errors."""
-    if profile.gate is not None:
+    if profile.gate:
         return failing(profile)
-    if profile.comparison is not None:
+    if profile.comparison:
         return frozenset(found.finding for found in profile.comparison.findings if found.fails)
     return frozenset(finding for finding in profile.findings if finding.level is m.Level.ERROR)
 
 
 def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
     """A rule about compilation has nothing to say on a run whose compilation was not watched."""
-    if run is None or rule is None or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
+    if not run or not rule or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
         return ""
     return f"not observed: {run.compile.reason}" if isinstance(run.compile, m.Skipped) else ""
 

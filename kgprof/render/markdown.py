@@ -15,7 +15,7 @@ from kgprof.document.escaping import clip, escaped, one_line, visible
 from kgprof.document.finding_list import Found, Grouped, failing, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
-from kgprof.document.table import Block, Facts, Fold, Points, Table, View
+from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, View
 from kgprof.document.table import markdown as table_lines
 from kgprof.measures.times import ranked, said
 from kgprof.wording import clause, figure, plural, ranges, relative
@@ -60,7 +60,7 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
         yield from (f"| {' | '.join(row)} |" for row in others)
         yield ""
     yield from (f"**{name}:** {text}\n" for name, text in _why(profile, blob) if text)
-    if profile.comparison is None:
+    if not profile.comparison:
         offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
         if sentence := not_applied(offered):
             yield f"<sub>{sentence}</sub>\n"
@@ -68,14 +68,14 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
 
 def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
     """Three rows below their headings."""
-    if profile.comparison is not None:
+    if profile.comparison:
         yield "metric", "base", "head", "change"
         for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
             name = f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
             sides = (compare_words.value(metric, side) for side in (metric.base, metric.head))
             change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
             yield name, *(escaped(side, 30) for side in sides), change
-    elif profile.gate is not None and profile.gate.budgets:
+    elif profile.gate and profile.gate.budgets:
         yield "budget", "limit", "observed", "status"
         for row in gate_table.in_lines(profile.gate, rows=_ROWS).rows:
             slug, budget, *others = (cell.text for cell in row.cells)
@@ -86,7 +86,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
         yield "run", found.unit.name, "speed-up", "first call"
         shown = [*found.runs[:_ROWS]]
         base = next((each for each in found.runs if each[0].is_baseline), None)
-        if base is not None and base not in shown:
+        if base and base not in shown:
             shown[-1] = base
         for run, time in shown:
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
@@ -95,7 +95,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
             yield name, said(time, found.unit), summary.speedup_words(run), starts
 
 
-def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
+def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
     """The cause or the finding, and what to do."""
 
     def stated(rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
@@ -106,14 +106,14 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
         return f"{named}{where}{prose(sentence, _STATED)}"
 
     found = profile.comparison
-    if found is not None:
+    if found:
         if found.causes:
             cause = found.causes[0]
             yield "Cause", stated(cause.rule, cause.text, cause.place)
             yield _to_do(profile.remedy(cause.rule))
         return
     here = next((action for action in profile.actions if not action.only_on_gpu), None)
-    if here is not None:
+    if here:
         lines = next(map(ranges, here.lines.values()), "")
         said = f"{here.run.slug}: {here.text}"
         yield "Finding", stated(here.rule, said, here.location, lines)
@@ -124,12 +124,12 @@ def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
     told = [f for f in profile.findings if not f.accepted and f.rule not in elsewhere]
     order = (f for level in m.Level for f in told if f.level is level)
     worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
-    if worst is not None and worst.level is not m.Level.NOTE:
+    if worst and worst.level is not m.Level.NOTE:
         yield "Finding", stated(worst.rule, worst.alone, worst.location)
         yield _to_do(profile.remedy(worst.rule), worst.fix)
 
 
-def _to_do(words: str, fix: str = "") -> tuple[str, str]:
+def _to_do(words: str, fix: str = "") -> Note:
     """The code to write, called a fix; without one, what is said in words."""
     if fix:
         return "Fix", code(fix, _STATED)

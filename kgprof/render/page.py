@@ -33,7 +33,7 @@ from kgprof.document import (
 from kgprof.document.compare_part import compare_part
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied
+from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied, to_do
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -53,34 +53,34 @@ from kgprof.document.limits import (
 )
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
-from kgprof.document.table import Facts, View, bounded
-from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
+from kgprof.document.table import Facts, Shown, View, bounded
+from kgprof.render.embedded_profile import Packed, TraceFile, trace_links
 from kgprof.wording import plural
 
 # ok, attention, failed, inconclusive
 SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))
 METHOD = "Method"
-# Which chapter a section is in; those that are not here are about how it was measured.
+# The sections of each chapter; those that are not here are about how it was measured.
 CHAPTERS = {
-    **dict.fromkeys(("compare",), "Comparison"),
-    **dict.fromkeys(("gate",), "Budgets"),
-    **dict.fromkeys(("traces",), "Traces"),
-    "failure": "Failure",
-    **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
-    **dict.fromkeys(("findings", "checklist"), "Findings"),
-    "source": "Source",
-    **dict.fromkeys(("time", "kernels", "roofline"), "Kernels"),
-    **dict.fromkeys(("trace-files", "step"), "Timeline"),
-    **dict.fromkeys(("host", "flame", "flame-difference"), "CPU"),
-    **dict.fromkeys(("compile", "economics"), "Compile"),
-    "memory": "Memory",
+    "Comparison": ("compare",),
+    "Budgets": ("gate",),
+    "Traces": ("traces",),
+    "Failure": ("failure",),
+    "Results": ("results", "steps", "trade-offs"),
+    "Findings": ("findings", "checklist"),
+    "Source": ("source",),
+    "Kernels": ("time", "kernels", "roofline"),
+    "Timeline": ("trace-files", "step"),
+    "CPU": ("host", "flame", "flame-difference"),
+    "Compile": ("compile", "economics"),
+    "Memory": ("memory",),
 }
 # below the verdict: the findings follow on the same page, and the table must still be in sight
 REASONS = 3
 # Their texts keep their lines or lengths, and are within the limits already.
 AS_THEY_ARE = (
     *("failure", "findings", "source", "logs", "environment"),
-    *("steps", "step", "trace-files", "roofline", "flame", "flame-difference"),
+    *("trace-files", "step", "roofline"),
 )
 
 
@@ -94,29 +94,16 @@ class Section(View, kw_only=False):
 
     @property
     def chapter(self) -> str:
-        return CHAPTERS.get(self.anchor, METHOD)
+        named = (name for name, anchors in CHAPTERS.items() if self.anchor in anchors)
+        return next(named, METHOD)
 
 
 class Page(View):
     # for what is no text of others: its versions, its device, what was asked for
     profile: m.Profile
-    workload: str
-    heading: str
-    tone: m.VerdictStatus
-    symbol: str
-    status_word: str
-    lead: str
-    verdict: str
-    trust: str
-    reasons: Sequence[str]
-    more_reasons: str
-    reason_count: str
-    explains: bool  # the reasons say more than the findings below them do
-    first: Mapping[str, object]  # the first screen
-    runs: Sequence[tuple[str, str]]  # anchor and name, in the order in which a reader needs them
-    facts: Sequence[str]
+    head: Shown  # and the first screen
     sections: Sequence[Section]
-    hand_off: Sequence[TraceLink]
+    hand_off: Sequence[Shown]
     own: Packed
     blob: str
 
@@ -154,26 +141,31 @@ def build(
     tone = summary.tone(profile)
     warned_of = verdict.status in ("ok", "attention") and profile.findings
     sections = (*_sections(profile, found, left_out, links, limits), contents)
-    return Page(
-        profile=profile,
-        workload=one_line(profile.workload, limits.name),
-        heading=one_line(_heading(profile), 2 * limits.name),
+    head = Shown(
+        workload=profile.workload,
+        title=_heading(profile),
         tone=tone,
         symbol=SYMBOLS[tone],
         status_word=_status_word(profile, found),
-        lead=one_line(verdict.lead, 4 * limits.name),
-        verdict=one_line(verdict.text, 4 * limits.name),
-        trust=one_line(verdict.trust, 4 * limits.name),
-        reasons=bounded(reasons, limits),
+        reasons=reasons,
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
-        explains=not warned_of or profile.comparison is not None,
-        first=first_screen(profile, found, limits),
-        runs=[
-            (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
-            for at in importance(profile.runs)
-        ],
-        facts=bounded(_facts(profile), limits),
+        explains=not warned_of,
+        runs=[(anchor(at), profile.runs[at].key.slug) for at in importance(profile.runs)],
+        facts=_facts(profile),
+    )
+    most = 4 * limits.name
+    said = Shown(
+        lead=one_line(verdict.lead, most),
+        verdict=one_line(verdict.text, most),
+        trust=one_line(verdict.trust, most),
+    )
+    top = said | bounded(head | first_screen(profile, found), limits)
+    for step, action in zip(top["steps"], profile.actions, strict=False):
+        step["remedy"] = one_line(to_do(profile, action), most)
+    return Page(
+        profile=profile,
+        head=top,
         sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
             for section in sections
@@ -186,15 +178,14 @@ def build(
 
 def _status_word(profile: m.Profile, found: FindingList) -> str:
     word = summary.status_word(profile)
-    groups = [group for group in found.groups if group.level == m.Level.WARNING]
-    lines = [line for group in groups for line in (*group.lines, *group.folded)]
-    warned = sum(not line.accepted for line in lines)
-    counts = profile.verdict.status is m.VerdictStatus.OK and profile.comparison is None
+    groups = [group for group in found.groups if group.level is m.Level.WARNING]
+    warned = sum(not line.finding.accepted for group in groups for line in group.lines)
+    counts = profile.verdict.status is m.VerdictStatus.OK and not profile.comparison
     return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
 
 
 def _heading(profile: m.Profile) -> str:
-    if profile.comparison is None:
+    if not profile.comparison:
         return profile.workload
     base, head = compare_words.sides(profile.comparison)
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
@@ -206,17 +197,17 @@ def _facts(profile: m.Profile) -> Sequence[str]:
     environment = profile.environment
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
     rounds = [len(found.numbers) for *_, found in having(profile.runs, "rounds", m.Rounds)]
-    if rounds and profile.comparison is None:
+    if rounds and not profile.comparison:
         facts.append(plural(max(rounds), "process", "processes"))
     if isinstance(environment.git_commit, str):
         changes = " with changes" if environment.git_dirty is True else ""
         facts.append(f"commit {environment.git_commit[:10]}{changes}")
-    if profile.comparison is not None and not profile.comparison.environment:
+    if profile.comparison and not profile.comparison.environment:
         facts.append("same kind of machine, same versions")
     return facts
 
 
-def carrying(page: Page, links: Sequence[TraceLink]) -> Page:
+def carrying(page: Page, links: Sequence[Shown]) -> Page:
     """The page with these traces."""
     sections = [
         replace(section, content={**section.content, "links": links})
@@ -239,7 +230,7 @@ def _sections(
     profile: m.Profile,
     found: FindingList,
     left_out: Sequence[str],
-    links: Sequence[TraceLink],
+    links: Sequence[Shown],
     limits: Limits,
 ) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
@@ -248,16 +239,16 @@ def _sections(
     """
     if failed := failures.failed(profile):
         yield _section("failure", "Where it failed", failed=failed)
-    if failures.measured_nothing(profile) and profile.gate is None:
+    if failures.measured_nothing(profile) and not profile.gate:
         yield _logs(profile, limits)
         yield _environment(profile, limits)
         return
     runs, timed, gate, files = profile.runs, profile.timed, profile.gate, profile.trace_files
-    above = profile.actions and profile.comparison is None  # where it stands below the actions
+    above = profile.actions and not profile.comparison  # where it stands below the actions
     findings = _section(
         "findings",
         "Findings",
-        count(sum(group.total for group in found.groups)),  # one in several runs once
+        count(sum(len(group.lines) for group in found.groups)),  # one in several runs once
         findings=found.groups,
         rules=[
             (f"{rule.id} {rule.name}", rule.summary)
@@ -266,16 +257,16 @@ def _sections(
         checked=coverage.tally(profile.coverage, profile.rules),
         not_applied=not_applied(() if above else profile.findings),
     )
-    if profile.comparison is not None:
+    if profile.comparison:
         compared = compare_part(profile, profile.comparison, found.anchors, limits)
         yield _section("compare", "Comparison", **compared)
-    if gate is not None:
+    if gate:
         yield _section(
             "gate",
             "Budgets",
             backend=gate_table.backend_words(gate),
             fails_on=gate_table.FAILS_ON[gate.fail_on],
-            shown=gate_table.gate_blocks(gate, limits),
+            shown=gate_table.gate_blocks(gate),
         )
         yield findings
     # Without times the table is worth its room only for how a run ended or what is noted on it.
@@ -283,19 +274,19 @@ def _sections(
     if files:
         yield _traces(profile, limits)
     elif timed or noted:
-        yield _results(profile, limits)
+        yield _results(profile)
         if plot.timed_steps(runs):
             yield _section("steps", "Step times", folds=plot.step_time_folds(runs, limits))
-    if profile.rank_balance is not None and not files:
+    if profile.rank_balance and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
-        weighings = practices.weighings(profile, limits)
+        weighings = practices.weighings(profile)
         yield _section("trade-offs", "Is the sync worth it?", weighings=weighings)
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
-    if gate is None:
+    if not gate:
         yield findings
     if profile.checklist:
-        shown = practices.practices(profile, found.anchors, limits)
+        shown = practices.practices(profile.checklist, found.anchors)
         tally = practices.tally(profile.checklist)
         yield _section("checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
@@ -316,7 +307,7 @@ def _environment(profile: m.Profile, limits: Limits) -> Section:
         "environment",
         "Environment",
         command=one_line(" ".join(profile.command), 4 * limits.name),
-        environment=bounded(environment_facts.environment(profile, limits), limits),
+        environment=bounded(environment_facts.environment(profile), limits),
         options=bounded(environment_facts.options(profile), limits),
     )
 
@@ -330,18 +321,18 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         "traces",
         "Traces" if files else "Ranks",
         count(len(files) or len(balance.ranks if balance else ())),
-        files=trace_table.file_table(profile, limits) if files else "",
+        files=trace_table.file_table(profile) if files else "",
         balance=balance.text if balance else "",
-        ranks=trace_table.rank_blocks(balance, limits) if balance else (),
-        differences=[trace_table.difference(each, limits) for each in shown],
+        ranks=trace_table.rank_blocks(balance) if balance else (),
+        differences=[trace_table.difference(each) for each in shown],
     )
 
 
-def _results(profile: m.Profile, limits: Limits) -> Section:
+def _results(profile: m.Profile) -> Section:
     runs = profile.runs
     of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
-    notes = [*of_runs, *summary.footnotes(profile)][: limits.lines]
-    strategies = summary.strategies(profile)[: limits.lines]
+    notes = [*of_runs, *summary.footnotes(profile)]
+    strategies = summary.strategies(profile)
     table, alike = summary.without_constants(
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
@@ -353,7 +344,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
         notes=[*notes, Facts(strategies)] if strategies else notes,
-        evaluation=summary.evaluation_folds(profile.unit.plural, runs, limits),
+        evaluation=summary.evaluation_folds(profile.unit.plural, runs),
     )
 
 
@@ -365,13 +356,13 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         table=breakdown.time_table(runs),
         devices=kernel_table.device_folds(runs, limits),
         phases=breakdown.phase_table(runs),
-        overrides=breakdown.overrides(profile, limits),
+        overrides=breakdown.overrides(profile),
         kinds=[(name, meaning) for _, name, meaning in breakdown.KINDS],
     )
 
 
 def _kernels_and_host(
-    profile: m.Profile, traced: bool, timed: bool, links: Sequence[TraceLink], limits: Limits
+    profile: m.Profile, traced: bool, timed: bool, links: Sequence[Shown], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
@@ -396,7 +387,7 @@ def _kernels_and_host(
         workload = one_line(profile.workload, limits.name)
         yield _section("trace-files", "Trace files", links=links, workload=workload, at=slugs)
     if timeline_chart.known(runs):
-        folds = timeline_chart.step_folds(runs, limits)
+        folds = bounded([*timeline_chart.step_folds(runs, limits)], limits)
         events = timeline_chart.events(runs, limits)
         yield _section("step", "Timeline of one step", folds=folds, events=events)
     if timed:
@@ -422,7 +413,7 @@ def _compiled_and_watched(
         yield _section(
             "compile",
             "Compilation",
-            drawn=compile_table.stage_bars(runs, limits),
+            drawn=compile_table.stage_bars(runs),
             keys=compile_table.LEGEND,
             isa_probe=isa_probe,
             table=compile_table.compile_table(runs),
@@ -438,8 +429,8 @@ def _compiled_and_watched(
         yield _section(
             "economics",
             "Is compiling worth it?",
-            plots=economics_table.break_even_plots(weighed, units, limits),
-            table=economics_table.economics_table(profile, limits),
+            plots=economics_table.break_even_plots(weighed, units),
+            table=economics_table.economics_table(profile),
             units=units,
         )
     columns = memory_table.columns(runs)
@@ -450,9 +441,9 @@ def _compiled_and_watched(
             curves=memory_table.memory_folds(runs, limits),
             measured=bool(columns),
             table=summary.run_table(runs, columns, "Syncs and memory per run"),
-            missing=memory_table.unknown(runs)[: limits.lines],
-            contract=practices.memory_contract(profile, anchors, limits) if columns else (),
-            buffers=region_table.buffer_blocks(runs, limits),
+            missing=memory_table.unknown(runs),
+            contract=practices.memory_contract(profile, anchors) if columns else (),
+            buffers=region_table.buffer_blocks(runs),
         )
 
 
@@ -460,7 +451,7 @@ def _method(
     profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
 ) -> Iterator[Section]:
     options = profile.options
-    gaps = environment_facts.gap_table(profile.omissions, limits)
+    gaps = environment_facts.gap_table(profile.omissions)
     yield _section("gaps", "Not measured", table=gaps, left_out=left_out)
     yield _environment(profile, limits)
     passes = environment_facts.passes(profile)
@@ -499,7 +490,7 @@ def _left_out(profile: m.Profile, limits: Limits) -> Iterator[str]:
     first = kept(runs, FIRST_RUNS)
     names = 0
     for at, _, each in traced:
-        rows = limits.kernel_rows if at in first else min(limits.kernel_rows, limits.other_rows)
+        rows = limits.kernels_of(at, first)
         shown = rows + limits.more_kernels if rows else 0
         names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - shown)
     if names:

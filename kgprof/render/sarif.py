@@ -13,11 +13,11 @@ them as open alerts, so they are told as notifications.
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import compare_words
@@ -36,6 +36,7 @@ ROOT = "%SRCROOT%"
 # what is meant.
 NO_FILE = "no file associated with this finding"
 NO_SUCH_RUN = "the base has no run of this name"
+Object = dict[str, Any]  # of JSON
 _FINISHED = (EXIT_OK, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 _NOTIFIED = {
     m.VerdictStatus.OK: "note",
@@ -65,37 +66,26 @@ def _visible(value: Any) -> Any:
     return [_visible(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _run(profile: m.Profile) -> dict[str, Any]:
-    known = {rule.id for rule in profile.rules}
-    # A rule that a finding names without being among those of this version.
-    strangers = dict.fromkeys(
-        finding.rule for finding in profile.findings if finding.rule not in known
-    )
+def _run(profile: m.Profile) -> Object:
+    rules = {rule.id: rule for rule in profile.rules}
     words = dict.fromkeys(
         ("summary", "why", "example", "remedy"), "This rule is not described in the report."
     )
-    unknown = (m.unknown_rule(name, m.Level.NOTE) for name in strangers)
-    rules = [
-        *profile.rules,
-        *(msgspec.structs.replace(rule, name=rule.id, **words) for rule in unknown),
-    ]
-    automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
+    for name in (finding.rule for finding in profile.findings):
+        if name not in rules:  # it is not of this version
+            rules[name] = replace(m.unknown_rule(name, m.Level.NOTE), name=name, **words)
     baseline = {}
-    compared = {}
-    if profile.comparison is not None:
-        automation["guid"] = _guid(profile.comparison.head)
-        # 3.14.5: the run that baselineState refers to
+    if profile.comparison:  # 3.14.5: the run that baselineState refers to
         baseline["baselineGuid"] = _guid(profile.comparison.base)
-        compared["comparison"] = _comparison(profile.comparison)
-    return {
+    run: Object = {
         "tool": {
             "driver": {
                 "name": "kgprof",
                 "version": profile.kgprof_version,
-                "rules": [_rule(rule) for rule in rules],
+                "rules": [_rule(rule) for rule in rules.values()],
             }
         },
-        "automationDetails": automation,
+        "automationDetails": {"id": f"kgprof/{profile.workload}/{profile.device}/"},
         **baseline,
         "originalUriBaseIds": {
             ROOT: {"description": {"text": "The top folder of the repository."}}
@@ -107,10 +97,13 @@ def _run(profile: m.Profile) -> dict[str, Any]:
                 "exitCode": profile.exit_code,
                 "exitCodeDescription": profile.verdict.text,
                 "commandLine": " ".join(profile.command),
-                "toolExecutionNotifications": _notifications(profile),
+                "toolExecutionNotifications": [
+                    {"level": level, "message": {"text": text}}
+                    for level, text in _notified(profile)
+                ],
             }
         ],
-        "results": _results(profile, {rule.id: number for number, rule in enumerate(rules)}),
+        "results": _results(profile, [*rules]),
         "properties": {
             "exitCode": profile.exit_code,
             "verdict": {"status": profile.verdict.status, "text": profile.verdict.text},
@@ -118,9 +111,12 @@ def _run(profile: m.Profile) -> dict[str, Any]:
             "levels": {
                 level.value: sum(f.level is level for f in profile.findings) for level in m.Level
             },
-            **compared,
         },
     }
+    if profile.comparison:
+        run["automationDetails"]["guid"] = _guid(profile.comparison.head)
+        run["properties"]["comparison"] = _comparison(profile.comparison)
+    return run
 
 
 def _guid(side: m.ComparedSide) -> str:
@@ -129,7 +125,7 @@ def _guid(side: m.ComparedSide) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{identity}"))
 
 
-def _comparison(comparison: m.Comparison) -> dict[str, Any]:
+def _comparison(comparison: m.Comparison) -> Object:
     base, head = compare_words.sides(comparison)
     return {
         "base": base,
@@ -151,7 +147,7 @@ def _comparison(comparison: m.Comparison) -> dict[str, Any]:
     }
 
 
-def _rule(rule: m.Rule) -> dict[str, Any]:
+def _rule(rule: m.Rule) -> Object:
     parts = {"Why": rule.why, "Example": rule.example, "What to do": rule.remedy}
     text = [f"{name}: {said}" for name, said in parts.items()]
     markdown = [f"**{name}.** {said}" for name, said in parts.items()]
@@ -173,12 +169,8 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
     }
 
 
-def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
-    """The verdict, runs that died, what was not measured, and what was cut."""
-    return [{"level": level, "message": {"text": text}} for level, text in _notified(profile)]
-
-
 def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
+    """The verdict, runs that died, what was not measured, and what was cut; the level of each."""
     for sentence in profile.verdict.sentences:
         yield _NOTIFIED[profile.verdict.status], sentence
     for reason in profile.verdict.reasons:
@@ -189,7 +181,7 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
     for gap in profile.omissions:
         of = f" of {gap.run.slug}" if gap.run else ""
         yield "note", f"not measured: {gap.what}{of}: {gap.reason}"
-    if profile.comparison is not None:
+    if profile.comparison:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
         for row in fixed[:LIMIT]:
             yield "note", f"fixed: {row.finding.rule}: {row.finding.alone}"
@@ -205,10 +197,10 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
 # ---------------------------------------------------------------- findings
 
 
-def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
-    """``rules``: the index of each id. What is new comes first, so that the limit cuts what is
-    unchanged."""
-    compared = () if profile.comparison is None else profile.comparison.findings
+def _results(profile: m.Profile, rules: Sequence[str]) -> list[Object]:
+    """``rules``: their ids, in the order in which they are listed. What is new comes first,
+    so that the limit cuts what is unchanged."""
+    compared = profile.comparison.findings if profile.comparison else ()
     of_head = (row for row in compared if row.escaped != "head")
     rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
     root = profile.environment.source_root
@@ -218,9 +210,9 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
     for finding in sorted(profile.findings, key=lambda finding: _order(rows.get(finding)))[:LIMIT]:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
-        result: dict[str, Any] = {
+        result: Object = {
             "ruleId": finding.rule,
-            "ruleIndex": rules[finding.rule],
+            "ruleIndex": rules.index(finding.rule),
             "level": level_in_ci(finding, profile.gate, fails),
             "message": {"text": with_advice(finding)},
             "locations": [_location(finding.location, root)],
@@ -234,16 +226,16 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
             result["relatedLocations"] = [
                 _location(place, root, related=True) for place in finding.related
             ]
-        if profile.gate is not None:
+        if profile.gate:
             # An empty list says that suppressions were looked for and none applies. One without a
             # status is accepted.
             accepted = {"kind": "external", "justification": finding.accepted}
             result["suppressions"] = [accepted] if finding.accepted else []
-        if profile.comparison is not None:
+        if profile.comparison:
             row = rows.get(finding)
             result["baselineState"] = _baseline_state(row)
-            if row is None or row.missing:
-                missing = row.missing if row is not None else NO_SUCH_RUN
+            if not row or row.missing:
+                missing = row.missing if row else NO_SUCH_RUN
                 result["properties"]["notLookedForInBase"] = missing
         results.append(result)
     return results
@@ -251,19 +243,19 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
 
 def _order(row: m.ComparedFinding | None) -> bool:
     """What is known to be new comes first."""
-    return row is None or row.status is not m.FindingStatus.NEW
+    return not row or row.status is not m.FindingStatus.NEW
 
 
 def _baseline_state(row: m.ComparedFinding | None) -> str:
-    if row is None or row.status is not m.FindingStatus.UNCHANGED:
+    if not row or row.status is not m.FindingStatus.UNCHANGED:
         return "new"
     return "updated" if row.grew else "unchanged"
 
 
-def _measured(finding: m.Finding) -> dict[str, Any]:
+def _measured(finding: m.Finding) -> Object:
     """In which run, and what it cost there, as figures: the message says it in words, at three
     digits."""
-    measured: dict[str, Any] = {"run": finding.run.slug} if finding.run else {}
+    measured: Object = {"run": finding.run.slug} if finding.run else {}
     known = finding.cost
     if isinstance(known, m.Skipped):
         return {**measured, "cost": {"notMeasured": known.reason}}
@@ -279,35 +271,30 @@ def _measured(finding: m.Finding) -> dict[str, Any]:
     return measured
 
 
-def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
-    if place is None:
-        artifact = {"uri": quote(NO_FILE)}
-        region = _region(1, "")
-        return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
-    path = relative(place.file, root) or NO_FILE
+def _location(place: m.Location | None, root: str, *, related: bool = False) -> Object:
+    shown = place or m.Location(NO_FILE, 1)
+    path = relative(shown.file, root) or NO_FILE
     artifact = {"uri": quote(path.encode("utf-8", errors="replace"), safe="/")}
     if path.startswith("/"):  # a file elsewhere has no relative name, and says so by its scheme
         artifact["uri"] = f"file://{artifact['uri']}"
     # the end of a path that was shortened is in no folder that SARIF could know
-    elif not path.startswith(("~", "<")):
+    elif place and not path.startswith(("~", "<")):
         artifact["uriBaseId"] = ROOT
-    region = _region(place.line, place.text)
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": artifact, "region": region}
-    }
-    if place.function and related:
-        location["message"] = {"text": f"in {place.function}"}
-    elif place.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": place.function, "kind": "function"}]
+    region = _region(shown.line, shown.text)
+    location: Object = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    if shown.function and related:
+        location["message"] = {"text": f"in {shown.function}"}
+    elif shown.function:
+        location["logicalLocations"] = [{"fullyQualifiedName": shown.function, "kind": "function"}]
     return location
 
 
-def _region(line: int, text: str) -> dict[str, Any]:
+def _region(line: int, text: str) -> Object:
     """Lines and columns count from 1; the end column is the one after the last character."""
     number = max(1, line)
     stripped = text.rstrip()
     start = len(stripped) - len(stripped.lstrip()) + 1
-    region: dict[str, Any] = {
+    region: Object = {
         "startLine": number,
         "endLine": number,
         "startColumn": start,

@@ -52,7 +52,7 @@ class Text:
 
     def render(self, profile: m.Profile) -> str:
         compares = profile.comparison is not None
-        if profile.gate is not None and not compares:
+        if profile.gate and not compares:
             return self._gate(profile, profile.gate)
         console = self._console(unwrapped=compares)
         _head(console, profile, self._brief)

@@ -57,7 +57,7 @@ def test_a_runs_stages_add_up_over_its_compilations() -> None:
     assert texts(stage_table(runs)) == (
         ("batched.default", "1.50", "0", "0", "0", "6.50", "< 0.001", "8.00"),
     )
-    (bar,) = stage_bars(runs, LIMITS)
+    (bar,) = stage_bars(runs)
     assert bar.caption == "8.00 s in 2 compilations"
     assert bar.description.startswith(
         "8.00 s: capture 1.50 s (18.7 %), machine code 6.50 s (81.2 %)"
@@ -68,7 +68,7 @@ def test_a_runs_stages_add_up_over_its_compilations() -> None:
 def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:
     runs = (compiled(lasting(1.0, 2.0), Skipped(reason="cut")),)
 
-    assert [bar.caption for bar in stage_bars(runs, LIMITS)] == ["3.00 s in 1 of 2 compilations"]
+    assert [bar.caption for bar in stage_bars(runs)] == ["3.00 s in 1 of 2 compilations"]
     (table,) = tables(compilation_folds(runs, LIMITS))
     assert texts(table)[1] == ("1/0", "f", "1.00", DASH, DASH, "cut")
     assert (table.rows[1].cells[5].span, small(table.rows[1].cells[1])) == (
@@ -81,7 +81,7 @@ def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:
     "run", [compiled(Skipped(reason="cut")), compiled()], ids=["none known", "none compiled"]
 )
 def test_without_any_stage_there_is_no_bar(run: RunReport) -> None:
-    assert (stage_bars((run,), LIMITS), stage_table((run,)).rows) == ([], [])
+    assert (stage_bars((run,)), stage_table((run,)).rows) == ([], [])
     assert texts(compile_table((run,)))[0][0] == "batched.default"
 
 

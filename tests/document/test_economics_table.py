@@ -29,14 +29,14 @@ def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(
     economics = replace(compiled.economics, cold=Skipped(reason="not known"), verdict=verdict)
     alone = replace(profile, runs=(replace(compiled, economics=economics),), findings=())
 
-    screen = first_screen(alone, finding_list(alone, LIMITS), LIMITS)
+    screen = first_screen(alone, finding_list(alone, LIMITS))
 
     assert tile in {each.below for each in screen["tiles"] if each.label == "First call"}.pop()
     assert screen["bars"] == ()
 
 
 def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> None:
-    shown = economics_table(profiles.watched(), LIMITS)
+    shown = economics_table(profiles.watched())
 
     assert tuple(column.name for column in shown.columns) == ("run", *HEADINGS)
     assert [(cell.text, tuple(cell.details)) for cell in shown.rows[0].cells] == [
@@ -58,7 +58,7 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
 
 
 def test_what_is_not_known_is_said_once_a_run_with_its_reason() -> None:
-    assert economics_table(profiles.watched(), LIMITS).notes == [
+    assert economics_table(profiles.watched()).notes == [
         "torch_cond.default: the break-even: not measurably faster than eager",
         "fused.default: the eager run: this strategy was not run in mode eager; add --mode eager",
     ]

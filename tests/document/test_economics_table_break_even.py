@@ -12,14 +12,13 @@ from kgprof.document.breakdown import Legend
 from kgprof.document.economics_table import break_even_plots, weighed
 from kgprof.document.plot import ACROSS, HIGH, TOP, Plot
 from kgprof.model import Skipped
-from kgprof.render.html import LEVELS
 from tests.render import profiles
 
 POINT = re.compile(r"([\d.]+) ([\d.]+)")
 
 
 def plots() -> list[Plot]:
-    found = break_even_plots(weighed(profiles.watched()), "candidates", LEVELS[0])
+    found = break_even_plots(weighed(profiles.watched()), "candidates")
     return [block for block in found if isinstance(block, Plot)]
 
 
@@ -53,7 +52,7 @@ def test_a_compiled_curve_crosses_eagers_at_the_break_even() -> None:
 
 def test_a_mode_that_never_pays_has_a_curve_and_no_mark() -> None:
     watched = weighed(profiles.watched())
-    (legend, drawing) = tuple(break_even_plots(watched[1:2], "candidates", LEVELS[0]))
+    (legend, drawing) = tuple(break_even_plots(watched[1:2], "candidates"))
 
     assert isinstance(legend, Legend)
     assert isinstance(drawing, Plot)
@@ -67,4 +66,4 @@ def test_what_was_not_timed_has_no_curve() -> None:
         weighed(profiles.watched())[0], cold_s=Skipped(reason="no COMPILE")
     )
 
-    assert tuple(break_even_plots([one], "candidates", LEVELS[0])) == ()
+    assert tuple(break_even_plots([one], "candidates")) == ()

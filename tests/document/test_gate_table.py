@@ -19,7 +19,7 @@ def judged() -> Gate:
 
 
 def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
-    assert texts(budget_table(judged(), LIMITS.lines).only("budget", "status")) == (
+    assert texts(budget_table(judged()).only("budget", "status")) == (
         ("graph-breaks", "exceeded"),
         ("cudagraph-skips", "not observed"),
         ("skipped-frames", "held"),
@@ -28,7 +28,7 @@ def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
 
 
 def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
-    table = budget_table(judged(), LIMITS.lines)
+    table = budget_table(judged())
 
     assert texts(table)[0] == (
         "batched.default",
@@ -59,7 +59,7 @@ def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
 
 
 def test_an_entry_that_has_expired_stands_out() -> None:
-    table = accepted_table(judged(), LIMITS)
+    table = accepted_table(judged())
 
     assert texts(table)[1] == (
         "KGP101",

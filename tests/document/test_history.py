@@ -8,9 +8,9 @@ import re
 import pytest
 
 from kgprof.compare import CompareSettings, history
-from kgprof.document.compare_words import MINUS
-from kgprof.document.history import Line, sheet
-from kgprof.document.table import DASH, Table
+from kgprof.document.history import sheet
+from kgprof.document.quantity import MINUS
+from kgprof.document.table import DASH, Drawn, Shown, Table
 from kgprof.model import History, VerdictStatus
 from kgprof.render import sheet as printers
 from tests.analysis.compared import STEP_US, profile, slower
@@ -30,12 +30,12 @@ def course(*factors: float | None, names: tuple[str, ...] = ()) -> History:
     )
 
 
-def blocks(found: History) -> tuple[Line, Table]:
+def blocks(found: History) -> tuple[Shown, Table]:
     (section,) = sheet(found).sections
     line, table = section.blocks[:2]
-    assert isinstance(line, Line)
+    assert isinstance(line, Drawn)
     assert isinstance(table, Table)
-    return line, table
+    return line.shown, table
 
 
 def test_the_largest_step_for_the_worse_leads_and_then_how_far_it_went() -> None:
@@ -77,28 +77,28 @@ def test_a_row_for_each_recording_with_both_changes() -> None:
 def test_the_line_has_a_break_where_nothing_was_measured() -> None:
     line, table = blocks(course(1.0, 1.1, None, 1.1, 1.2))
 
-    assert len(line.marks) == 4
-    assert [(lines[0], lines[2]) for lines in line.lines] == [
-        (line.marks[0]["x"], line.marks[1]["x"]),
-        (line.marks[2]["x"], line.marks[3]["x"]),
+    assert len(line["marks"]) == 4
+    assert [(lines[0], lines[2]) for lines in line["lines"]] == [
+        (line["marks"][0]["x"], line["marks"][1]["x"]),
+        (line["marks"][2]["x"], line["marks"][3]["x"]),
     ]
     assert table.rows[2].cells[1].text == DASH
-    heights = [mark["y"] for mark in line.marks]
+    heights = [mark["y"] for mark in line["marks"]]
     assert heights == sorted(heights, reverse=True)
-    assert all(0 < mark["y"] < line.bottom for mark in line.marks)
+    assert all(0 < mark["y"] < line["bottom"] for mark in line["marks"])
 
 
 @pytest.mark.parametrize("number", [3, 40])
 def test_labels_of_many_recordings_leave_room_for_each_other(number: int) -> None:
     line, _ = blocks(course(*(1.0 + at / 100 for at in range(number))))
 
-    assert 3 <= sum(bool(mark["label"]) for mark in line.marks) <= 10
+    assert 3 <= sum(bool(mark["label"]) for mark in line["marks"]) <= 10
 
 
 def test_a_course_without_a_change_is_drawn_all_the_same() -> None:
     line, _ = blocks(course(1.0, 1.0, 1.0))
 
-    assert len({mark["y"] for mark in line.marks}) == 1
+    assert len({mark["y"] for mark in line["marks"]}) == 1
 
 
 def test_page_markdown_and_text_have_the_same_figures_and_no_markup_of_others() -> None:

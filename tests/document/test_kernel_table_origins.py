@@ -161,12 +161,14 @@ def test_a_line_is_named_relative_to_the_root_and_the_others_are_counted() -> No
     line = Location(file="/src/a/step.py", line=4, function="derive")
 
     assert place(line, "/src") == "a/step.py:4 in derive"
-    assert places((), "/src", LIMITS) == []
-    assert places((line,), "/src", LIMITS) == ["a/step.py:4 in derive"]
+    assert places((), "/src") == []
+    assert places((line,), "/src") == ["a/step.py:4 in derive"]
     run = profiles.cuda().runs[1]
     assert isinstance(run.kernels, KernelBreakdown)
     rows = (msgspec.structs.replace(run.kernels.rows[0], lines=(line,) * 40, ops=()),)
-    table = kernel_table(run, msgspec.structs.replace(run.kernels, rows=rows), "/src", LIMITS)
+    table = kernel_table(
+        run, msgspec.structs.replace(run.kernels, rows=rows), "/src", LIMITS.kernel_rows
+    )
     assert [part.fold for part in table.rows[0].cells[1].below][:2] == ["", "and 39 more lines"]
 
 

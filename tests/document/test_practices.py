@@ -25,7 +25,7 @@ LIMITS = LEVELS[0]
 def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
     profile = profiles.watched()
 
-    shown = practices(profile, finding_list(profile, LIMITS).anchors, LIMITS)
+    shown = practices(profile.checklist, finding_list(profile, LIMITS).anchors)
 
     assert shown[0] == Shown(
         status=PracticeStatus.FAIL,
@@ -38,7 +38,7 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
 
 
 def test_a_finding_that_the_page_has_no_room_for_is_no_link() -> None:
-    shown = practices(profiles.watched(), {"read000": "KGP201-read000"}, LIMITS)
+    shown = practices(profiles.watched().checklist, {"read000": "KGP201-read000"})
 
     assert shown[0]["anchors"] == ["KGP201-read000"]
 
@@ -50,7 +50,7 @@ def test_the_memory_contract_is_the_part_of_the_checklist_that_is_about_tensors(
     kept = msgspec.structs.replace(first, id="steps-marked", status="fail")
     profile = msgspec.structs.replace(profile, checklist=(about, *others, kept))
 
-    shown = memory_contract(profile, {}, LIMITS)
+    shown = memory_contract(profile, {})
 
     assert [practice["status"] for practice in shown] == ["fail", "pass"]
 
@@ -63,7 +63,7 @@ def test_the_tally_leaves_out_what_there_is_none_of() -> None:
 
 
 def test_a_trade_off_shows_the_figures_that_decide() -> None:
-    kept, unknown = weighings(profiles.watched(), LIMITS)
+    kept, unknown = weighings(profiles.watched())
 
     assert kept == Shown(
         verdict="remove the sync",

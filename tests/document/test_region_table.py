@@ -88,8 +88,8 @@ def test_buffers_and_in_training_what_is_saved() -> None:
         work=msgspec.structs.replace(FORWARD.work, backward=True, saved=SAVED, buffers=NONE),
     )
 
-    (alone,) = tables(buffer_blocks((with_graphs(FORWARD),), LIMITS))
-    (both,) = tables(buffer_blocks((with_graphs(FORWARD, backward),), LIMITS))
+    (alone,) = tables(buffer_blocks((with_graphs(FORWARD),)))
+    (both,) = tables(buffer_blocks((with_graphs(FORWARD, backward),)))
 
     assert texts(alone) == (("batched.default 0/0", "4", "108 MiB", "4", "84.0 MiB"),)
     assert texts(both)[1][0] == "batched.default 0/0 backward"
@@ -98,11 +98,11 @@ def test_buffers_and_in_training_what_is_saved() -> None:
 
 
 def test_without_compiled_graphs_there_is_no_table() -> None:
-    run = profiles.clean().runs[1]
+    runs = (profiles.clean().runs[1],)
 
-    made = (fusion_blocks, buffer_blocks, tuning_blocks)
+    made = (fusion_blocks(runs, LIMITS), buffer_blocks(runs), tuning_blocks(runs, LIMITS))
 
-    assert [[*blocks((run,), LIMITS)] for blocks in made] == [[], [], []]
+    assert [[*blocks] for blocks in made] == [[], [], []]
 
 
 def test_what_was_tried_and_chosen_and_the_stages() -> None:

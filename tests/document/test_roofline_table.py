@@ -12,13 +12,12 @@ import pytest
 from kgprof.document.kernel_table import kernel_folds
 from kgprof.document.limits import Limits
 from kgprof.document.roofline_table import (
-    Scatter,
     roofline_blocks,
     roofline_table,
     sentence,
     unplaced,
 )
-from kgprof.document.table import Cell, Fold, missing
+from kgprof.document.table import Cell, Drawn, Fold, missing
 from kgprof.model import Bound, KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
 from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
@@ -77,7 +76,7 @@ def cells(row: KernelLaunches) -> dict[str, Cell]:
     run = with_rows(row).runs[0]
     assert isinstance(run.kernels, KernelBreakdown)
     assert isinstance(run.kernels.roofline, Roofline)
-    table = roofline_table(run, run.kernels.roofline, LIMITS)
+    table = roofline_table(run, run.kernels.roofline, LIMITS.kernel_rows)
     return {
         column.name: cell for column, cell in zip(table.columns, table.rows[0].cells, strict=True)
     }
@@ -156,8 +155,8 @@ def test_every_kernel_that_could_be_placed_is_a_circle_and_the_peaks_are_folded_
 
     assert isinstance(first, Fold)
     assert isinstance(peaks, Fold)
-    (drawing,) = (block for block in first.blocks if isinstance(block, Scatter))
-    assert [(point["style"], "of peak" in point["title"]) for point in drawing.points] == [
+    (drawing,) = (block for block in first.blocks if isinstance(block, Drawn))
+    assert [(point["style"], "of peak" in point["title"]) for point in drawing.shown["points"]] == [
         ("r-memory", True),
         ("r-above", True),
     ]

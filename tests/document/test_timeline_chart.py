@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kgprof.document.table import Fold
-from kgprof.document.timeline_chart import ACROSS, Lanes, events, step_folds
+from kgprof.document.table import Drawn, Fold, Shown
+from kgprof.document.timeline_chart import ACROSS, events, step_folds
 from kgprof.measures import kernels
 from kgprof.model import KernelBreakdown, Lane, PassName, Profile, Skipped, StepTimeline
 from kgprof.reading import kineto
@@ -98,25 +98,24 @@ def timeline_of(
     )
 
 
-def drawing_of(timeline: StepTimeline) -> Lanes:
-    drawing = drawn(Lanes, fold_of(msgspec.structs.replace(h200(), timeline=timeline)).blocks)
+def drawing_of(timeline: StepTimeline) -> Shown:
+    drawing = drawn(Drawn, fold_of(msgspec.structs.replace(h200(), timeline=timeline)).blocks)
     assert drawing is not None
-    return drawing
+    return drawing.shown
 
 
 def test_a_drawing_by_hand() -> None:
     events = (("aten::mm", "gemm", 10_000, 25_000), ("aten::add", "pointwise", 60_000, 2_000))
     made = fold_of(msgspec.structs.replace(h200(), timeline=timeline_of(*events))).blocks
 
-    drawing = drawn(Lanes, made)
-    assert drawing is not None
-    (row,) = drawing.rows
+    drawing = drawing_of(timeline_of(*events))
+    (row,) = drawing["rows"]
     assert (row["label"], row["busy"]) == ("thread 1: operators", "0.0270 ms, 27.0 %")
     assert [(one.style, one.path, one.title) for one in row["shapes"]] == [
         ("k-gemm", "M300 0h750v16H300z", "GEMM: 1 event, 0.0250 ms"),
         ("k-pointwise", "M1800 0h60v16H1800z", "pointwise: 1 event, 0.00200 ms"),
     ]
-    assert (drawing.step_end, drawing.note) == ("80.000%", "")
+    assert (drawing["step_end"], drawing["note"]) == ("80.000%", "")
     assert notes(made)[:5] == (
         "7 events of at most 0.500 \N{MICRO SIGN}s each, 1.40 \N{MICRO SIGN}s in total, left out: "
         "the longest ones are here.",
@@ -139,7 +138,7 @@ def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no
 
     # then: one bar for each cell, as high as it was busy, in the colour of what took most; the long
     # one is itself
-    (row,) = drawing.rows
+    (row,) = drawing["rows"]
     bars = {
         shape.style: [tuple(map(float, bar)) for bar in SHAPE.findall(shape.path)]
         for shape in row["shapes"]
@@ -150,7 +149,7 @@ def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no
     assert all(width == ACROSS / 250 and y + high == 16 for _, y, width, high in cells)
     area = sum(high / 16 * width for _, _, width, high in cells) / ACROSS
     assert area == pytest.approx(200 * 50 / 100_000, rel=0.1)
-    assert drawing.note
+    assert drawing["note"]
     assert [shape.title for shape in row["shapes"]] == [
         "GEMM: 101 events, 0.0360 ms",
         "copy and fill: 100 events, 0.00400 ms",

@@ -8,7 +8,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.document.trace_table import IN_TEXT, difference, file_table, rank_blocks, signed
+from kgprof.document.trace_table import difference, file_table, rank_blocks, signed
 from kgprof.model import Profile
 from kgprof.reading import recordings
 from kgprof.render import RENDERERS
@@ -37,7 +37,7 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
         a_trace(tmp_path / "new.json", "triton_poi_0", 20.0),
     )
     (found,) = taken_in(tmp_path, new, "--against", old).differences
-    shown = difference(found, IN_TEXT, rows=1)
+    shown = difference(found, rows=1)
     capsys.readouterr()
     assert shown.title == "new against old"
     assert shown.intro == (
@@ -72,7 +72,7 @@ def test_ranks_end_with_median_largest_and_their_ratio(
     capsys.readouterr()
     balance = found.rank_balance
     assert balance is not None
-    (table,) = tables(rank_blocks(balance, IN_TEXT))
+    (table,) = tables(rank_blocks(balance))
     assert texts(table) == (
         ("rank 0", "1,000", "100", "100", "0", "0", "900"),
         ("rank 1", "1,000", "100", "100", "0", "0", "900"),
@@ -90,7 +90,7 @@ def test_ranks_end_with_median_largest_and_their_ratio(
         ),
     )
     assert "; whether the others wait for it is not known: " in balance.text
-    assert [line[3:] for line in texts(file_table(found, IN_TEXT))] == [
+    assert [line[3:] for line in texts(file_table(found))] == [
         ("0", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("1", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("2", "1", "1.00", "15.0 %", "85.0 %", "150"),
@@ -105,7 +105,7 @@ def test_a_trace_that_marks_no_steps_has_times_of_its_window_and_none_per_step(
     found = taken_in(tmp_path, write(tmp_path / "plain.json", [first, last]))
     capsys.readouterr()
 
-    (line,) = texts(file_table(found, IN_TEXT))
+    (line,) = texts(file_table(found))
     assert line[4:] == ("not marked", "4.00 in all", "75.0 %", "25.0 %", "3,000 in all")
     pages = {renderer.name: renderer.render(found) for renderer in RENDERERS}
     assert "4.00 ms/window in TRACE" in pages["text"]

@@ -158,7 +158,7 @@ def test_the_first_screen_marks_a_winner_only_where_there_is_one(
     pair: tuple[m.Profile, m.Judged],
 ) -> None:
     expected, limits = pair[1], LEVELS[0]
-    bars = first_screen(pair[0], finding_list(pair[0], limits), limits)["bars"]
+    bars = first_screen(pair[0], finding_list(pair[0], limits))["bars"]
 
     shown = {bar["run"]: bar for bar in bars}
     winner = {FASTER: COMPILED.slug, SLOWER: EAGER.slug}.get(expected)
@@ -186,7 +186,7 @@ def test_break_even_stands_only_where_the_compiled_run_is_faster(
     payoff = {FASTER: "pays", SLOWER: "never", LEVEL: "level", UNDECIDED: "not decided"}[expected]
     assert found.verdict == payoff
     assert isinstance(found.cold, m.BreakEven) == (expected is FASTER)
-    (row,) = economics_table(pair[0], LEVELS[0]).rows
+    (row,) = economics_table(pair[0]).rows
     assert (row.cells[1].text, bool(row.cells[1].details)) == (payoff, expected in (FASTER, SLOWER))
     assert ("pays off after" in found.text) == (expected is FASTER)
     levels = [each.level for each in pair[0].findings if each.rule == NEVER_BREAKS_EVEN.id]

@@ -49,7 +49,7 @@ NOT_DECIDED = "train.as-is: step time not decided, 1.15 to "
 
 
 def tiles(of: Profile) -> dict[str, str]:
-    shown = first_screen(of, finding_list(of, LEVELS[0]), LEVELS[0])["tiles"]
+    shown = first_screen(of, finding_list(of, LEVELS[0]))["tiles"]
     assert isinstance(shown, list)
     return {tile.label: f"{tile.value} | {tile.below} | {tile.tone}" for tile in shown}
 
