@@ -261,13 +261,13 @@ def _recompile(seen: Seen) -> Answer:
     what = (
         "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
     )
-    calls = re.search(r"in call (\d+)", message)
+    calls = re.search(r"in step (\d+)", message)
     want, got = at_line(
         f"{IN_STEADY_STATE.id} at", seen.line["recompile"], seen.findings(IN_STEADY_STATE.id)
     )
     return (
-        f"{want}, size, in call {RESIZED_AT}",
-        f"{got}, {what}, in call {calls[1] if calls else 'none'}",
+        f"{want}, size, in step {RESIZED_AT}",
+        f"{got}, {what}, in step {calls[1] if calls else 'none'}",
     )
 
 
