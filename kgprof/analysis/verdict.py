@@ -331,8 +331,7 @@ def verdict(
     added = []  # to the first remark
     if len(runs) == 1:
         limited = _limited(runs[0], rank, acts=bool(actions))
-        if limited:
-            added.append(limited)
+        added += filter(None, (_what_a_step_is(runs[0]), limited))
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
@@ -375,6 +374,14 @@ def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
         return Remark("; ".join((text, *rank.notes)), INCONCLUSIVE)
     status = max(rank.status, ATTENTION, key=WORST_LAST.index)
     return msgspec.structs.replace(rank, text=text, status=status)
+
+
+def _what_a_step_is(run: m.RunReport) -> str:
+    """Say what a timed step of a script is, where a reader would take it for more."""
+    untimed = isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped)
+    if run.script is None or (untimed and isinstance(run.step, m.Skipped)):
+        return ""
+    return f"a step is {run.script.step}" if run.script.step in m.CALLS_AS_STEPS else ""
 
 
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:

@@ -287,6 +287,19 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     assert ranked(record).notes == ("not timed without instruments: it took 67 s",)
 
 
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [("a call of a compiled function", True), ("an optimizer step", False), ("", False)],
+)
+def test_a_step_that_is_a_call_is_said_beside_its_time(step: str, says: bool) -> None:
+    script = ScriptRun(step=step, steps=9, counted={})
+    record = msgspec.structs.replace(stepping(FUSED, *(1_000.0,) * 9), script=script)
+
+    found = analyse(recording(record, baseline=None)).verdict
+
+    assert ("; a step is a call of a compiled function" in found.text) is says
+
+
 PROFILES_ITSELF = "the program runs torch.profiler itself"
 
 
