@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
-from kgprof.wording import figure, plural, short_name
+from kgprof.wording import clause, figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
 MOSTLY = 0.5
@@ -204,14 +204,20 @@ def whole_words(found: m.WholeRun) -> str:
     first, *others = found.once
     others = [share for share in others if share.share >= WORTH_NAMING]
     if first_time > first.share:
-        limits = (*(share.limit for share in (first, *others)), "compiling the first time")
+        limits = (*map(_paid, (first, *others)), "compiling the first time")
         shares = (*(share.share for share in (first, *others)), first_time)
         percents = " and ".join(f"{100 * share:.0f} %" for share in shares)
         return f"{' and '.join(limits)} ({percents} {whole})"
-    parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
-    parts += [f"{share.limit} ({100 * share.share:.0f} %)" for share in others]
+    parts = [f"{_paid(first)} ({100 * first.share:.0f} % {whole})"]
+    parts += [f"{_paid(share)} ({100 * share.share:.0f} %)" for share in others]
     besides = f", beside {100 * first_time:.0f} % for compiling the first time"
     return " and ".join(parts) + (besides if first_time >= WORTH_NAMING else "")
+
+
+def _paid(share: m.LimitShare) -> str:
+    """Name what is paid once; a loop's line is not most of what compiling takes."""
+    at = most_of(share) if share.limit is m.LimitKind.RECOMPILING else ""
+    return f"{share.limit}{clause(', mostly at ', at)}"
 
 
 def most_of(share: m.LimitShare) -> str:

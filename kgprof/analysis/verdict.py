@@ -328,7 +328,7 @@ def verdict(
         else Remark(f"{one.run.strategy} was not compared: {one.missing}", ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
-    added = []  # to the first remark
+    added: list[str] = []  # to the first remark
     if len(runs) == 1:
         limited = _limited(runs[0], rank, acts=bool(actions))
         added += filter(None, (_what_a_step_is(runs[0]), limited))
