@@ -19,6 +19,7 @@ from kgprof.collectors.host_code import HOST_CODE
 from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.structured_trace import RunTrace
 from kgprof.wording import and_more, figure, plural, short_name
 
 Graph = tuple[str, str]  # compile id, function and place
@@ -28,36 +29,25 @@ NAMED = 5  # differences in words; the others are counted
 
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two
-    ranks."""
+    ranks, or one of them left no records of what it compiled."""
     ranks = {}
     compiled = {}
     for run in evidence.runs:
         script = run.record.script
         if script is not None and script.rank is not None:
             ranks[run.key] = script.rank
-            compiled[run.key] = _graphs(run)
-    if len(ranks) < 2:
-        return {}
+            if run.compiler is None:
+                return {}
+            compiled[run.key] = _graphs(run.compiler)
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [
         graph for graph in everything if not all(graph in graphs for graphs in compiled.values())
     ]
-    if not everything:
-        return {}
-    if not partial:
-        same = (
-            f"all {len(ranks)} ranks compiled the same "
-            f"{plural(len(everything), 'graph')}, with the same compile ids"
-        )
-        return dict.fromkeys(ranks, (same,))
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 
 
-def _graphs(run: RunEvidence) -> dict[Graph, str]:
+def _graphs(trace: RunTrace) -> dict[Graph, str]:
     """What one rank compiled, with the guard that failed before it where it is a recompile."""
-    trace = run.compiler
-    if trace is None:
-        return {}
     why = rejections(trace)
     compiled = {}
     for one in trace.compiled:

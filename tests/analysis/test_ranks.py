@@ -12,12 +12,23 @@ from msgspec.structs import replace
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.analysis.ranks import rank_balance
+from kgprof.analysis.ranks import notes, rank_balance
 from kgprof.collectors.host_code import collect, diagnose
-from kgprof.model import Finding, LateCause, Location, RankBalance, RunKey, Skipped
+from kgprof.model import (
+    Finding,
+    LateCause,
+    Location,
+    RankBalance,
+    Recording,
+    RunKey,
+    ScriptRun,
+    Skipped,
+)
+from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.events import event
+from tests.collectors import written
 from tests.collectors.written_gpu_time import sampled
 from tests.record.test_kineto_files import COLLECTIVE, KERNEL, profile_in, saved, work
 
@@ -495,3 +506,33 @@ def test_a_straggler_among_gloo_ranks_is_named_and_a_balanced_run_says_nothing(
     assert "late" not in verdict
     assert not isinstance(found.collectives, Skipped)
     assert [(call.name, call.steps) for call in found.collectives] == [("gloo:all_reduce", 20)]
+
+
+def two_ranks(*records: CompileRecords | Skipped) -> Recording:
+    whole = written.recording(*written.compiled_once())
+    runs = [
+        replace(
+            whole.runs[0],
+            key=RunKey(f"rank{rank}", "as-is"),
+            script=ScriptRun(step="an optimizer step", steps=20, counted={}, rank=rank),
+            records=each,
+        )
+        for rank, each in enumerate(records)
+    ]
+    plan = replace(whole.header.plan, runs=tuple(run.key for run in runs), baseline=None)
+    return replace(whole, header=replace(whole.header, plan=plan), runs=tuple(runs))
+
+
+def test_a_rank_without_records_is_not_said_to_have_compiled_nothing() -> None:
+    known = written.records(*written.compiled_once())
+
+    found = notes(Evidence(two_ranks(known, Skipped(reason="it was killed"))))
+
+    assert not any("compiled" in note for of_run in found.values() for note in of_run)
+
+
+def test_graphs_of_other_sizes_with_the_same_ids_are_not_called_the_same() -> None:
+    """Static sizes of each rank's own batch: the compile ids say nothing of them."""
+    known = written.records(*written.compiled_once())
+
+    assert not any(notes(Evidence(two_ranks(known, known))).values())
