@@ -7,7 +7,7 @@ as the others wait inside them: the late rank is the one that waits shortest, an
 longer than the others is the cause.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
@@ -133,7 +133,10 @@ def rank_balance(
         judged = _straggler(ranks, waits.reason)
     else:
         bare_us = {run.key: _bare_us(run) for run in runs}
-        of_groups = [_of_group(group, ranks, kernels, bare_us, findings) for group in waits.groups]
+        compiling = {run.key for run in runs if _compiles_in_trace(run.record)}
+        of_groups = [
+            _of_group(group, ranks, kernels, bare_us, compiling, findings) for group in waits.groups
+        ]
         judged = max(
             of_groups,
             key=lambda each: (each.straggler is not None, each.last is not None, each.waited_us),
@@ -203,16 +206,27 @@ def _bare_us(run: RunEvidence) -> float | None:
     return None if isinstance(traced, m.Skipped) else traced.bare_us
 
 
+def _compiles_in_trace(run: m.RunRecord) -> bool:
+    """Whether torch compiled in the traced steps, which begin behind the one that starts the
+    profiler."""
+    if isinstance(run.compile, m.Skipped) or isinstance(run.trace, m.Skipped):
+        return False
+    first = len(run.compile.call_us) + 1
+    traced = range(first, first + len(run.trace.step_us))
+    return any(step in traced for step in run.compile.compiled_in)
+
+
 def _of_group(
     group: collectives.Group,
     ranks: Sequence[m.RankLoad],
     kernels: Kernels,
     bare_us: Mapping[m.RunKey, float | None],
+    compiling: Container[m.RunKey],
     findings: m.Findings,
 ) -> _Judged:
     """Name the rank that the others wait for, if they always do, it costs them a part of their
     step, and what it does longer than they is seen. ``bare_us``: a step without torch.profiler,
-    where that is known."""
+    where that is known; ``compiling``: runs that compile in the traced steps."""
     means_us = group.waits_us.mean(axis=1)
     place = int(means_us.argmin())
     members = [ranks[member] for member in group.members]
@@ -228,7 +242,8 @@ def _of_group(
         waited_us=waited_us,
     )
     costs = waited_us >= LATE_FROM * last.load.step_us
-    if costs and (recompiled := _compiled_alone(last, findings)):
+    recompiled = _compiled_alone(last, findings) if last.load.run in compiling else ""
+    if costs and recompiled:
         return _Judged(
             recompiled,
             waited_us,
