@@ -142,7 +142,8 @@ def is_gpu_bound(run: m.RunReport) -> bool:
     found = run.limits
     if not isinstance(found, m.RunLimits) or starts_ahead(run, found):
         return False
-    return found.busy_us >= m.GPU_BOUND * found.step_us
+    timed_us = run.step.median if isinstance(run.step, m.Spread) else 0.0
+    return found.busy_us >= m.GPU_BOUND * max(found.step_us, timed_us)
 
 
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
@@ -178,7 +179,8 @@ def busy_words(run: m.RunReport) -> str:
         return ""
     if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
-    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
+    traced = "" if isinstance(run.step, m.Spread) else "traced "
+    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the {traced}step"
 
 
 def kernel_words(run: m.RunReport) -> str:

@@ -382,6 +382,25 @@ def test_a_busy_gpu_whose_limit_is_not_decided_is_given_with_its_share() -> None
     assert "the GPU works" not in idle_text
 
 
+def busy_in_the_trace(step: Spread | Skipped) -> str:
+    """The traced steps take 110 us each, and the GPU works in 100 of them."""
+    run = report(step_us=400.0, busy_us=100.0, spread=3.0)
+    assert isinstance(run.kernels, KernelBreakdown)
+    kernels = msgspec.structs.replace(run.kernels, window_us=110.0 * STEPS)
+    run = msgspec.structs.replace(run, kernels=kernels, step=step)
+    found = limits.limits(run, {}, "the traced steps are shorter than most")
+    run = msgspec.structs.replace(run, limits=found)
+    return verdict((run,), (), baseline=None, interrupted=False).text
+
+
+def test_a_gpu_that_is_busy_in_the_traced_steps_need_not_be_so_in_the_median_one() -> None:
+    step = report(step_us=400.0).step
+
+    assert "the GPU works" not in busy_in_the_trace(step)
+    untimed = busy_in_the_trace(Skipped(reason="not measured"))
+    assert "the GPU works 91 % of the traced step" in untimed
+
+
 def test_collectives_that_nothing_hides_are_communication() -> None:
     assert leading(report(busy_us=390.0, exposed_us=250.0)) == (LimitKind.COMMUNICATION, "")
 
