@@ -279,17 +279,17 @@ def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
     most_us = float(waits_us.mean(axis=1).max())
     waits = f"{figure(most_us / 1000)} of {figure(last.load.step_us / 1000)} ms {last.per}"
     if most_us < LATE_FROM * last.load.step_us:
-        return f"no rank is late: they wait at most {waits} for each other"
+        return f"no rank is late: they wait on average at most {waits} for each other"
     if not _is_always_last(waits_us, place):
         came_last = int((waits_us.argmin(axis=0) == place).sum())
         return (
             f"no rank is late in every step: rank {last.load.rank} came last in {came_last} of "
-            f"{plural(last.steps, 'step')}, and they wait up to {waits} for each other"
+            f"{plural(last.steps, 'step')}, and they wait on average up to {waits} for each other"
         )
     has = "has" if len(last.others) == 1 else "have"
     return (
-        f"no rank is late: {last.who} up to {waits} for rank {last.load.rank}, and {has} other "
-        "work meanwhile"
+        f"no rank is late: {last.who} on average up to {waits} for rank {last.load.rank}, "
+        f"and {has} other work meanwhile"
     )
 
 

@@ -276,8 +276,8 @@ def test_a_wait_beside_other_work_makes_nobody_late(
 
     assert (found.straggler, found.cause) == (None, None)
     assert found.text == (
-        "no rank is late: rank 0 waits up to 0.300 of 1.00 ms per traced step for rank 1, and has "
-        "other work meanwhile"
+        "no rank is late: rank 0 waits on average up to 0.300 of 1.00 ms per traced step for "
+        "rank 1, and has other work meanwhile"
     )
     assert "late" not in verdict
 
@@ -292,7 +292,7 @@ def test_a_wait_beside_other_work_makes_nobody_late(
         ("late_allreduce", LateCause.HOST, "its GPU waits longer for its CPU"),
         ("late_groups", LateCause.HOST, "ranks 4, 6 and 7 wait 1.50 of 10.00 ms"),
         ("late_one_step", LateCause.HOST, "1.50 of 9.99 ms in the only traced step"),
-        ("late_none", None, "no rank is late: they wait at most 0 of 10.00 ms"),
+        ("late_none", None, "no rank is late: they wait on average at most 0 of 10.00 ms"),
     ],
 )
 def test_the_late_one_of_eight_ranks_is_named(
@@ -463,7 +463,9 @@ def test_of_two_groups_without_a_late_rank_the_one_that_waits_longer_is_told(
     found, _ = compared(tmp_path, capsys, *traces)
 
     assert found.straggler is None
-    assert "came last in 4 of 8 steps, and they wait up to 0.150 of 1.00 ms" in found.text
+    assert (
+        "came last in 4 of 8 steps, and they wait on average up to 0.150 of 1.00 ms" in found.text
+    )
 
 
 @pytest.mark.parametrize("first_late", [True, False])
@@ -479,8 +481,8 @@ def test_ranks_that_are_late_in_turn_are_not_called_late(
 
     assert (found.straggler, found.cause) == (None, None)
     assert found.text == (
-        "no rank is late in every step: rank 0 came last in 4 of 8 steps, and they wait up to "
-        "0.150 of 1.00 ms per traced step for each other"
+        "no rank is late in every step: rank 0 came last in 4 of 8 steps, and they wait on average "
+        "up to 0.150 of 1.00 ms per traced step for each other"
     )
     assert "late" not in verdict
 
