@@ -56,7 +56,7 @@ def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Rema
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
-            text = f"only {run.slug} finished its evaluation: {unit.say(time.median)}"
+            text = f"only {run.slug} has an evaluation to rank by: {unit.say(time.median)}"
             return Remark(text, ATTENTION)
     return Remark(f"the runs cannot be ranked: {times.STEPS_DIFFER}", ATTENTION)
 
@@ -215,7 +215,8 @@ def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     many = len(found) == len(runs) and min(found) >= FEWEST_ROUNDS
-    return f"{min(found)} processes each" if many else "one process each"
+    each = dict.fromkeys(f"{number}" for number in sorted(found))
+    return f"{' or '.join(each)} processes each" if many else "one process each"
 
 
 # ---------------------------------------------------------------- ranking
@@ -443,7 +444,7 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _interrupted(runs: m.Runs) -> str:
     """A run whose process ended may lack what another process was to measure."""
-    ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
+    ended = sum(run.exit.outcome != m.Outcome.INTERRUPTED for run in runs)
     if ended == len(runs):
         return "interrupted before all was measured"
     return f"interrupted: {ended} of {plural(len(runs), 'run')} had ended"
@@ -518,6 +519,7 @@ def _work(runs: m.Runs) -> tuple[tuple[Remark, ...], str]:
     unfinished = False
     for run in runs:
         if isinstance(run.evaluation, m.Skipped):
+            unfinished = True
             continue
         units.add(run.evaluation.units)
         unfinished |= bool(run.evaluation.unfinished)

@@ -418,6 +418,23 @@ def test_the_figures_are_of_all_rounds() -> None:
     assert found.notes == ("3 processes each",)
 
 
+def test_rounds_of_which_some_were_lost_are_counted_for_each_run() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = ranked(in_rounds(eager, 0.51, 0.5), in_rounds(fused, 0.2))
+
+    assert found.notes == ("2 or 3 processes each",)
+
+
+def test_an_evaluation_with_other_results_is_finished_though_it_ranks_nothing() -> None:
+    differs = agreement(agreed(EAGER), agreed(FUSED, "different", differing=3), agreed(COND))
+    unfinished = run(COND, unfinished=3)
+
+    runs = analyse(recording(run(EAGER), run(FUSED), unfinished, agreement=differs)).runs
+
+    assert fastest(runs, EAGER).text.startswith("only batched.eager has an evaluation to rank by")
+
+
 def test_rounds_rank_what_is_closer_than_one_process_each_could() -> None:
     eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.45)
 
