@@ -35,6 +35,7 @@ UNLIKE_OTHERS = 3.0
 STANDS_OUT = 0.5
 
 LOADER = "DataLoader"
+FIRST_TIME = "compiling the first time"
 LAUNCH_NOTHING = "operators that launch nothing"
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
@@ -204,16 +205,10 @@ def whole_words(found: m.WholeRun) -> str:
         if share.limit is m.LimitKind.COMPILING and share not in found.once
     )
     first, *others = found.once
-    others = [share for share in others if share.share >= WORTH_NAMING]
-    if first_time > first.share:
-        limits = (*map(_paid, (first, *others)), "compiling the first time")
-        shares = (*(share.share for share in (first, *others)), first_time)
-        percents = " and ".join(f"{100 * share:.0f} %" for share in shares)
-        return f"{' and '.join(limits)} ({percents} {whole})"
     parts = [f"{_paid(first)} ({100 * first.share:.0f} % {whole})"]
-    parts += [f"{_paid(share)} ({100 * share.share:.0f} %)" for share in others]
-    besides = f", beside {100 * first_time:.0f} % for compiling the first time"
-    return " and ".join(parts) + (besides if first_time >= WORTH_NAMING else "")
+    named = [*((_paid(share), share.share) for share in others), (FIRST_TIME, first_time)]
+    parts += [f"{name} ({100 * share:.0f} %)" for name, share in named if share >= WORTH_NAMING]
+    return " and ".join(parts)
 
 
 def _paid(share: m.LimitShare) -> str:

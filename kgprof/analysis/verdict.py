@@ -130,8 +130,7 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     if script.is_one_window:
         untimed = f"{run.slug} has no steps, and was not timed{finer}"
         return Remark(untimed, INCONCLUSIVE)
-    each = "each " if script.steps > 1 else ""
-    steps = f"{run.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
+    steps = f"{run.slug}: {plural(script.steps, 'step')} counted"
     if isinstance(run.compile, m.Skipped):
         return Remark(steps, INCONCLUSIVE)
     steady = run.compile.steady
@@ -167,9 +166,7 @@ def _traced(runs: m.Runs) -> str:
         unmarked = "the traced window, in which no steps are marked"
         of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
         parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
-    return "; ".join(parts) + (
-        f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else ""
-    )
+    return "; ".join(parts) + and_more(found, TRACED_TO_NAME)
 
 
 def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
@@ -378,11 +375,9 @@ def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
 
 
 def _what_a_step_is(run: m.RunReport) -> str:
-    """Say what a timed step of a script is, where a reader would take it for more."""
-    untimed = isinstance(run.compile, m.Skipped) or isinstance(run.compile.steady, m.Skipped)
-    if run.script is None or (untimed and isinstance(run.step, m.Skipped)):
-        return ""
-    return f"a step is {run.script.step}" if run.script.step in m.CALLS_AS_STEPS else ""
+    """Say what a step of a script is, where a reader would take it for more."""
+    step = run.script.step if run.script else ""
+    return f"a step is {step}" if step in m.CALLS_AS_STEPS else ""
 
 
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
@@ -396,18 +391,7 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
         asks = "" if acts else "no finding asks for a change"
     elif not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
         said = ""
-    return "; ".join(filter(None, (said, _compiles(run), asks)))
-
-
-def _compiles(run: m.RunReport) -> str:
-    """Say how much of a script compiling takes, where that is most of it and nothing else says
-    so."""
-    if limits.is_of_the_whole(run) or not isinstance(run.account, m.ScriptAccount):
-        return ""
-    compiling = run.account.share(m.RunPhase.COMPILING)
-    return (
-        f"compiling takes {100 * compiling:.0f} % of the run" if compiling >= SPOILED_FROM else ""
-    )
+    return "; ".join(filter(None, (said, asks)))
 
 
 def _first(action: m.Action) -> str:
