@@ -66,10 +66,8 @@ def _never_called(scripts: Sequence[m.ScriptRun], workload: str) -> str:
     functions = [name for script in scripts for name in script.uncalled]
     if not functions or not workload:
         return ""
-    named = " or ".join(f"{name}()" for name in functions[:2])
-    more = and_more(functions, 2)
     target = f"{workload.removeprefix('-m ')}:{functions[0]}"
-    return f"; it never calls {named}{more}: did you mean kgprof profile {target}?"
+    return f"; it never calls {functions[0]}(): did you mean kgprof profile {target}?"
 
 
 def _untimed(runs: m.Runs) -> Remark:
