@@ -141,7 +141,7 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     )
     assert run["notes"][0] == counted
     assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
-    assert run["step"]["reason"].startswith("a script runs once")
+    assert run["step"]["reason"].startswith("a script that failed")
     assert (tmp_path / "out" / "report.html").is_file()
 
 

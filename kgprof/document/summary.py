@@ -247,7 +247,7 @@ def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
     for run in profile.runs:
         compiled = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
         if run.key.mode == m.EAGER and compiled:
-            why = "the step itself calls torch.compile"
+            why = "the workload uses torch.compile itself"
             if any(compilation.function == COND_FRAMES for compilation in compiled):
                 why = "torch.cond compiles its branches even in eager mode"
             yield f"{run.key.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."

@@ -114,7 +114,7 @@ def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
     ("function", "why"),
     [
         ("_cond_op_wrapper", "torch.cond compiles its branches even in eager mode"),
-        ("step", "the step itself calls torch.compile"),
+        ("step", "the workload uses torch.compile itself"),
     ],
 )
 def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> None:
