@@ -87,7 +87,7 @@ def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location 
     """Find the place whose recompiles took most of the time, as their findings name it."""
     took_s = defaultdict[m.Location | None, float](float)
     for event in evidence.once(recompiles.collect):
-        known = [each.duration_s for each in event.recompiles if event.run == run]
-        took_s[event.location] += sum(s for s in known if not isinstance(s, m.Skipped))
+        if event.run == run:
+            took_s[event.location] += sum(recompiles.known_s(event.recompiles))
     least_s = max(sum(took_s.values()), again_us / 1e6) / 2
     return next((place for place, seconds in took_s.items() if seconds > least_s), None)

@@ -125,7 +125,8 @@ def _figures(
                 below = f"pays off after {plural(round(cold.steps), 'step')}"
             elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
                 below = "not paid back"
-        yield Tile("First call", duration(1e6 * compiled.first_call_s), below, "compile")
+        what = "First step" if first.script else "First call"
+        yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)

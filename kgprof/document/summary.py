@@ -134,8 +134,9 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         yield RunColumn(metric.label, metric.title, _metrics, "metrics")
     dropped = "work dropped by the workload's limits"
     yield RunColumn("dropped", dropped, _dropped, "dropped")
-    first = "COMPILE: wall time of the first call with a cold cache"
-    yield RunColumn("first call (s)", first, _first_call, "first call")
+    first = "step" if any(run.script for run in runs) else "call"
+    title = f"COMPILE: wall time of the first {first} with a cold cache"
+    yield RunColumn(f"first {first} (s)", title, _first_call, "first call")
 
 
 def made(compiled: m.CompileSummary) -> str:
