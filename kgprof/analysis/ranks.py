@@ -76,9 +76,8 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        were = "was" if lacking == 1 else "were"
         graphs = f"{plural(lacking, 'graph')} that other ranks compiled"
-        yield f"{graphs} {were} not compiled on rank {ranks[key]}"
+        yield f"not compiled on rank {ranks[key]}: {graphs}"
 
 
 # without collectives: largest compute time over the median; below it ranks are called level
@@ -213,7 +212,7 @@ def _compiles_in_trace(run: m.RunRecord) -> bool:
         return False
     first = len(run.compile.call_us) + 1
     traced = range(first, first + len(run.trace.step_us))
-    return any(step in traced for step in run.compile.compiled_in)
+    return not {*traced}.isdisjoint(run.compile.compiled_in)
 
 
 def _of_group(

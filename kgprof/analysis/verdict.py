@@ -49,10 +49,8 @@ def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Rema
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.slug} takes {_whole(time.median)}" for run, time in per_step)
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
-        return Remark(
-            f"{takes} from its first line to its end (no steps){asks}",
-            status=ATTENTION if asks else OK,
-        )
+        text = f"{takes} from its first line to its end (no steps){asks}"
+        return Remark(text, ATTENTION if asks else OK)
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
@@ -107,9 +105,8 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
     steps, others = map(account.share, (m.RunPhase.STEPS, phase))
     if others <= steps:
         return ""
-    named = account.words(phase)
     what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
-    return f"{what} of the run; {short(100 * others, 2)} % is {named}"
+    return f"{what} of the run; {short(100 * others, 2)} % is {account.words(phase)}"
 
 
 def _whole(us: float) -> str:
@@ -183,9 +180,8 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         return Remark(text=text, status=INCONCLUSIVE)
     if known.is_steady:
         return None
-    step = "step" if unit is PER_STEP else "evaluation"
-    of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
-    of = of or plural(time.samples, "evaluation")
+    step, ends = ("step", "p10 to p90 of ") if unit is PER_STEP else ("evaluation", "")
+    of = f"{ends}{plural(time.samples, step)}"
     text = f"{run.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
     longer = run.long_steps if unit is PER_STEP else None
     if longer is not None and longer.longest_us > NOISY * time.p90:
@@ -210,8 +206,8 @@ def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     many = len(found) == len(runs) and min(found) >= FEWEST_ROUNDS
-    each = dict.fromkeys(f"{number}" for number in sorted(found))
-    return f"{' or '.join(each)} processes each" if many else "one process each"
+    each = " or ".join(map(str, sorted({*found})))
+    return f"{each} processes each" if many else "one process each"
 
 
 # ---------------------------------------------------------------- ranking
@@ -445,7 +441,6 @@ def _headlines(
         probe = run.probe_exit  # that of MEMORY and KERNELS
         if probe is not None and probe.outcome not in ended:
             failed.append(f"{run.slug}: its second process {probe.words}")
-    for run in runs:
         if isinstance(run.rounds, m.Rounds) and not interrupted:
             failed += [f"{run.slug}: {lost}" for lost in run.rounds.lost]
     failed += _by_message([finding for finding in findings if finding.level is m.Level.ERROR])

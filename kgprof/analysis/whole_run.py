@@ -89,5 +89,5 @@ def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location 
     for event in evidence.once(recompiles.collect):
         if event.run == run:
             took_s[event.location] += sum(recompiles.known_s(event.recompiles))
-    least_s = max(sum(took_s.values()), again_us / 1e6) / 2
-    return next((place for place, seconds in took_s.items() if seconds > least_s), None)
+    all_s = max(sum(took_s.values()), again_us / 1e6)
+    return next((place for place, seconds in took_s.items() if 2 * seconds > all_s), None)
