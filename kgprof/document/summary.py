@@ -143,9 +143,11 @@ def made(compiled: m.CompileSummary) -> str:
     """For below the first call's time: what was compiled in it, before it and in a later call."""
     calls = [one.call for one in compiled.compilations if one.call is not None]
     later = sum(call > 0 for call in calls)
-    before = sum(call < 0 for call in calls) if compiled.while_loading_s else 0
+    before = sum(call < 0 for call in calls)
     words = plural(len(compiled.compilations) - before - later, "compilation")
-    words += f", {before:,} while loading ({short(compiled.while_loading_s)} s)" if before else ""
+    loading_s = compiled.while_loading_s
+    when = f"while loading ({short(loading_s)} s)" if loading_s else "before it"
+    words += f", {before:,} {when}" if before else ""
     return words + (f", {later:,} later" if later else "")
 
 
