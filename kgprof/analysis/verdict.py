@@ -49,8 +49,10 @@ def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Rema
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.slug} takes {_whole(time.median)}" for run, time in per_step)
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
-        text = f"{takes} from its first line to its end (no steps){asks}"
-        return Remark(text, ATTENTION if asks else OK)
+        return Remark(
+            f"{takes} from its first line to its end (no steps){asks}",
+            ATTENTION if asks else OK,
+        )
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
@@ -105,8 +107,10 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
     steps, others = map(account.share, (m.RunPhase.STEPS, phase))
     if others <= steps:
         return ""
-    what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
-    return f"{what} of the run; {short(100 * others, 2)} % is {account.words(phase)}"
+    return (
+        f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} % of the "
+        f"run; {short(100 * others, 2)} % is {account.words(phase)}"
+    )
 
 
 def _whole(us: float) -> str:
@@ -181,8 +185,8 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     if known.is_steady:
         return None
     step, ends = ("step", "p10 to p90 of ") if unit is PER_STEP else ("evaluation", "")
-    of = f"{ends}{plural(time.samples, step)}"
-    text = f"{run.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    took = f"{times.said(time, unit)} {unit.name} ({ends}{plural(time.samples, step)})"
+    text = f"{run.slug}: {step} time not decided, {took}"
     longer = run.long_steps if unit is PER_STEP else None
     if longer is not None and longer.longest_us > NOISY * time.p90:
         text += f"; {longer.words}"
@@ -382,7 +386,7 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     if not said:
         said = limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
     elif is_gpu_bound:
-        asks = "" if acts else "no finding asks for a change"
+        asks = "" if acts else "no finding is known to save 1 % of the step"
     elif not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
         said = ""
     return "; ".join(filter(None, (said, asks)))
