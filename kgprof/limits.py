@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
-from kgprof.wording import figure, plural, short_name
+from kgprof.wording import clause, figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
 MOSTLY = 0.5
@@ -35,6 +35,7 @@ UNLIKE_OTHERS = 3.0
 STANDS_OUT = 0.5
 
 LOADER = "DataLoader"
+FIRST_TIME = "compiling the first time"
 LAUNCH_NOTHING = "operators that launch nothing"
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
@@ -142,7 +143,8 @@ def is_gpu_bound(run: m.RunReport) -> bool:
     found = run.limits
     if not isinstance(found, m.RunLimits) or starts_ahead(run, found):
         return False
-    return found.busy_us >= m.GPU_BOUND * found.step_us
+    timed_us = run.step.median if isinstance(run.step, m.Spread) else 0.0
+    return found.busy_us >= m.GPU_BOUND * max(found.step_us, timed_us)
 
 
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
@@ -178,7 +180,8 @@ def busy_words(run: m.RunReport) -> str:
         return ""
     if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
-    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
+    traced = "" if isinstance(run.step, m.Spread) else "traced "
+    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the {traced}step"
 
 
 def kernel_words(run: m.RunReport) -> str:
@@ -202,16 +205,16 @@ def whole_words(found: m.WholeRun) -> str:
         if share.limit is m.LimitKind.COMPILING and share not in found.once
     )
     first, *others = found.once
-    others = [share for share in others if share.share >= WORTH_NAMING]
-    if first_time > first.share:
-        limits = (*(share.limit for share in (first, *others)), "compiling the first time")
-        shares = (*(share.share for share in (first, *others)), first_time)
-        percents = " and ".join(f"{100 * share:.0f} %" for share in shares)
-        return f"{' and '.join(limits)} ({percents} {whole})"
-    parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
-    parts += [f"{share.limit} ({100 * share.share:.0f} %)" for share in others]
-    besides = f", beside {100 * first_time:.0f} % for compiling the first time"
-    return " and ".join(parts) + (besides if first_time >= WORTH_NAMING else "")
+    parts = [f"{_paid(first)} ({100 * first.share:.0f} % {whole})"]
+    named = [*((_paid(share), share.share) for share in others), (FIRST_TIME, first_time)]
+    parts += [f"{name} ({100 * share:.0f} %)" for name, share in named if share >= WORTH_NAMING]
+    return " and ".join(parts)
+
+
+def _paid(share: m.LimitShare) -> str:
+    """Name what is paid once; a loop's line is not most of what compiling takes."""
+    at = most_of(share) if share.limit is m.LimitKind.RECOMPILING else ""
+    return f"{share.limit}{clause(', mostly at ', at)}"
 
 
 def most_of(share: m.LimitShare) -> str:

@@ -64,11 +64,11 @@ def _of_difference(
             return (
                 f"{_rank(run)} did not call {_words(other, skipped)}, which {_rank(other)} called "
                 f"as collective {number:,}; {_rank(run)} called {_words(run, mine[number])} "
-                "instead, and both wait"
+                "instead"
             )
     (run, mine), (other, theirs) = one, two
     return (
-        f"the ranks call different collectives and wait: as collective {number:,} {_rank(run)} "
+        f"the ranks call different collectives: as collective {number:,} {_rank(run)} "
         f"called {_words(run, mine[number])}, and {_rank(other)} {_words(other, theirs[number])}"
     )
 

@@ -7,7 +7,7 @@ as the others wait inside them: the late rank is the one that waits shortest, an
 longer than the others is the cause.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
@@ -19,6 +19,7 @@ from kgprof.collectors.host_code import HOST_CODE
 from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.structured_trace import RunTrace
 from kgprof.wording import and_more, figure, plural, short_name
 
 Graph = tuple[str, str]  # compile id, function and place
@@ -28,36 +29,25 @@ NAMED = 5  # differences in words; the others are counted
 
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two
-    ranks."""
+    ranks, or one of them left no records of what it compiled."""
     ranks = {}
     compiled = {}
     for run in evidence.runs:
         script = run.record.script
         if script is not None and script.rank is not None:
             ranks[run.key] = script.rank
-            compiled[run.key] = _graphs(run)
-    if len(ranks) < 2:
-        return {}
+            if run.compiler is None:
+                return {}
+            compiled[run.key] = _graphs(run.compiler)
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [
         graph for graph in everything if not all(graph in graphs for graphs in compiled.values())
     ]
-    if not everything:
-        return {}
-    if not partial:
-        same = (
-            f"all {len(ranks)} ranks compiled the same "
-            f"{plural(len(everything), 'graph')}, with the same compile ids"
-        )
-        return dict.fromkeys(ranks, (same,))
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 
 
-def _graphs(run: RunEvidence) -> dict[Graph, str]:
+def _graphs(trace: RunTrace) -> dict[Graph, str]:
     """What one rank compiled, with the guard that failed before it where it is a recompile."""
-    trace = run.compiler
-    if trace is None:
-        return {}
     why = rejections(trace)
     compiled = {}
     for one in trace.compiled:
@@ -86,9 +76,8 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        were = "was" if lacking == 1 else "were"
         graphs = f"{plural(lacking, 'graph')} that other ranks compiled"
-        yield f"{graphs} {were} not compiled on rank {ranks[key]}"
+        yield f"not compiled on rank {ranks[key]}: {graphs}"
 
 
 # without collectives: largest compute time over the median; below it ranks are called level
@@ -143,7 +132,10 @@ def rank_balance(
         judged = _straggler(ranks, waits.reason)
     else:
         bare_us = {run.key: _bare_us(run) for run in runs}
-        of_groups = [_of_group(group, ranks, kernels, bare_us, findings) for group in waits.groups]
+        compiling = {run.key for run in runs if _compiles_in_trace(run.record)}
+        of_groups = [
+            _of_group(group, ranks, kernels, bare_us, compiling, findings) for group in waits.groups
+        ]
         judged = max(
             of_groups,
             key=lambda each: (each.straggler is not None, each.last is not None, each.waited_us),
@@ -213,16 +205,27 @@ def _bare_us(run: RunEvidence) -> float | None:
     return None if isinstance(traced, m.Skipped) else traced.bare_us
 
 
+def _compiles_in_trace(run: m.RunRecord) -> bool:
+    """Whether torch compiled in the traced steps, which begin behind the one that starts the
+    profiler."""
+    if isinstance(run.compile, m.Skipped) or isinstance(run.trace, m.Skipped):
+        return False
+    first = len(run.compile.call_us) + 1
+    traced = range(first, first + len(run.trace.step_us))
+    return not {*traced}.isdisjoint(run.compile.compiled_in)
+
+
 def _of_group(
     group: collectives.Group,
     ranks: Sequence[m.RankLoad],
     kernels: Kernels,
     bare_us: Mapping[m.RunKey, float | None],
+    compiling: Container[m.RunKey],
     findings: m.Findings,
 ) -> _Judged:
     """Name the rank that the others wait for, if they always do, it costs them a part of their
     step, and what it does longer than they is seen. ``bare_us``: a step without torch.profiler,
-    where that is known."""
+    where that is known; ``compiling``: runs that compile in the traced steps."""
     means_us = group.waits_us.mean(axis=1)
     place = int(means_us.argmin())
     members = [ranks[member] for member in group.members]
@@ -238,7 +241,8 @@ def _of_group(
         waited_us=waited_us,
     )
     costs = waited_us >= LATE_FROM * last.load.step_us
-    if costs and (recompiled := _compiled_alone(last, findings)):
+    recompiled = _compiled_alone(last, findings) if last.load.run in compiling else ""
+    if costs and recompiled:
         return _Judged(
             recompiled,
             waited_us,
@@ -274,17 +278,17 @@ def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
     most_us = float(waits_us.mean(axis=1).max())
     waits = f"{figure(most_us / 1000)} of {figure(last.load.step_us / 1000)} ms {last.per}"
     if most_us < LATE_FROM * last.load.step_us:
-        return f"no rank is late: they wait at most {waits} for each other"
+        return f"no rank is late: they wait on average at most {waits} for each other"
     if not _is_always_last(waits_us, place):
         came_last = int((waits_us.argmin(axis=0) == place).sum())
         return (
             f"no rank is late in every step: rank {last.load.rank} came last in {came_last} of "
-            f"{plural(last.steps, 'step')}, and they wait up to {waits} for each other"
+            f"{plural(last.steps, 'step')}, and they wait on average up to {waits} for each other"
         )
     has = "has" if len(last.others) == 1 else "have"
     return (
-        f"no rank is late: {last.who} up to {waits} for rank {last.load.rank}, and {has} other "
-        "work meanwhile"
+        f"no rank is late: {last.who} on average up to {waits} for rank {last.load.rank}, "
+        f"and {has} other work meanwhile"
     )
 
 

@@ -71,14 +71,8 @@ def weigh(
     unit, mine, theirs = _times(guarded, always)
     saved_us = _saved(guarded, always, unit, sync_us)
     verdict, text = _judged((guarded, mine), (always, theirs), always_key, unit, reads)
-    if verdict is not m.ReadVerdict.NOT_OBSERVED:
-        if not isinstance(sync_us, m.Skipped):
-            text += f"; the CPU waited {sync_us:,.0f} µs per step here (under instrumentation)"
-        if not isinstance(saved_us, m.Skipped) and unit is not PER_STEP:
-            ms = short(abs(saved_us) / 1000)
-            less = f"skipping the work saves {ms} ms per evaluation"
-            more = f"the branch costs {ms} ms more per evaluation than doing the work every step"
-            text += f", and {more if saved_us < 0 else less}"
+    if verdict is not m.ReadVerdict.NOT_OBSERVED and not isinstance(sync_us, m.Skipped):
+        text += f"; the CPU waited {sync_us:,.0f} µs per step here (under instrumentation)"
     return m.TradeOff(
         guarded=guarded.key,
         always=always_key,

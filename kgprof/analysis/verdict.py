@@ -51,12 +51,12 @@ def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Rema
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
         return Remark(
             f"{takes} from its first line to its end (no steps){asks}",
-            status=ATTENTION if asks else OK,
+            ATTENTION if asks else OK,
         )
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
-            text = f"only {run.slug} finished its evaluation: {unit.say(time.median)}"
+            text = f"only {run.slug} has an evaluation to rank by: {unit.say(time.median)}"
             return Remark(text, ATTENTION)
     return Remark(f"the runs cannot be ranked: {times.STEPS_DIFFER}", ATTENTION)
 
@@ -66,10 +66,8 @@ def _never_called(scripts: Sequence[m.ScriptRun], workload: str) -> str:
     functions = [name for script in scripts for name in script.uncalled]
     if not functions or not workload:
         return ""
-    named = " or ".join(f"{name}()" for name in functions[:2])
-    more = and_more(functions, 2)
     target = f"{workload.removeprefix('-m ')}:{functions[0]}"
-    return f"; it never calls {named}{more}: did you mean kgprof profile {target}?"
+    return f"; it never calls {functions[0]}(): did you mean kgprof profile {target}?"
 
 
 def _untimed(runs: m.Runs) -> Remark:
@@ -109,9 +107,10 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
     steps, others = map(account.share, (m.RunPhase.STEPS, phase))
     if others <= steps:
         return ""
-    named = account.words(phase)
-    what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
-    return f"{what} of the run; {short(100 * others, 2)} % is {named}"
+    return (
+        f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} % of the "
+        f"run; {short(100 * others, 2)} % is {account.words(phase)}"
+    )
 
 
 def _whole(us: float) -> str:
@@ -130,8 +129,7 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     if script.is_one_window:
         untimed = f"{run.slug} has no steps, and was not timed{finer}"
         return Remark(untimed, INCONCLUSIVE)
-    each = "each " if script.steps > 1 else ""
-    steps = f"{run.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
+    steps = f"{run.slug}: {plural(script.steps, 'step')} counted"
     if isinstance(run.compile, m.Skipped):
         return Remark(steps, INCONCLUSIVE)
     steady = run.compile.steady
@@ -167,9 +165,7 @@ def _traced(runs: m.Runs) -> str:
         unmarked = "the traced window, in which no steps are marked"
         of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
         parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
-    return "; ".join(parts) + (
-        f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else ""
-    )
+    return "; ".join(parts) + and_more(found, TRACED_TO_NAME)
 
 
 def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
@@ -188,10 +184,9 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         return Remark(text=text, status=INCONCLUSIVE)
     if known.is_steady:
         return None
-    step = "step" if unit is PER_STEP else "evaluation"
-    of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
-    of = of or plural(time.samples, "evaluation")
-    text = f"{run.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    step, ends = ("step", "p10 to p90 of ") if unit is PER_STEP else ("evaluation", "")
+    took = f"{times.said(time, unit)} {unit.name} ({ends}{plural(time.samples, step)})"
+    text = f"{run.slug}: {step} time not decided, {took}"
     longer = run.long_steps if unit is PER_STEP else None
     if longer is not None and longer.longest_us > NOISY * time.p90:
         text += f"; {longer.words}"
@@ -215,7 +210,8 @@ def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
     many = len(found) == len(runs) and min(found) >= FEWEST_ROUNDS
-    return f"{min(found)} processes each" if many else "one process each"
+    each = " or ".join(map(str, sorted({*found})))
+    return f"{each} processes each" if many else "one process each"
 
 
 # ---------------------------------------------------------------- ranking
@@ -328,11 +324,10 @@ def verdict(
         else Remark(f"{one.run.strategy} was not compared: {one.missing}", ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
-    added = []  # to the first remark
+    added: list[str] = []  # to the first remark
     if len(runs) == 1:
         limited = _limited(runs[0], rank, acts=bool(actions))
-        if limited:
-            added.append(limited)
+        added += filter(None, (_what_a_step_is(runs[0]), limited))
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
@@ -377,6 +372,12 @@ def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
     return msgspec.structs.replace(rank, text=text, status=status)
 
 
+def _what_a_step_is(run: m.RunReport) -> str:
+    """Say what a step of a script is, where a reader would take it for more."""
+    step = run.script.step if run.script else ""
+    return f"a step is {step}" if step in m.CALLS_AS_STEPS else ""
+
+
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     """Say what limits the step, if that is certain enough to stand beside the time."""
     is_gpu_bound = limits.is_gpu_bound(run)
@@ -385,21 +386,10 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     if not said:
         said = limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
     elif is_gpu_bound:
-        asks = "" if acts else "no finding asks for a change"
+        asks = "" if acts else "no finding is known to save 1 % of the step"
     elif not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
         said = ""
-    return "; ".join(filter(None, (said, _compiles(run), asks)))
-
-
-def _compiles(run: m.RunReport) -> str:
-    """Say how much of a script compiling takes, where that is most of it and nothing else says
-    so."""
-    if limits.is_of_the_whole(run) or not isinstance(run.account, m.ScriptAccount):
-        return ""
-    compiling = run.account.share(m.RunPhase.COMPILING)
-    return (
-        f"compiling takes {100 * compiling:.0f} % of the run" if compiling >= SPOILED_FROM else ""
-    )
+    return "; ".join(filter(None, (said, asks)))
 
 
 def _first(action: m.Action) -> str:
@@ -436,7 +426,7 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _interrupted(runs: m.Runs) -> str:
     """A run whose process ended may lack what another process was to measure."""
-    ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
+    ended = sum(run.exit.outcome != m.Outcome.INTERRUPTED for run in runs)
     if ended == len(runs):
         return "interrupted before all was measured"
     return f"interrupted: {ended} of {plural(len(runs), 'run')} had ended"
@@ -455,7 +445,6 @@ def _headlines(
         probe = run.probe_exit  # that of MEMORY and KERNELS
         if probe is not None and probe.outcome not in ended:
             failed.append(f"{run.slug}: its second process {probe.words}")
-    for run in runs:
         if isinstance(run.rounds, m.Rounds) and not interrupted:
             failed += [f"{run.slug}: {lost}" for lost in run.rounds.lost]
     failed += _by_message([finding for finding in findings if finding.level is m.Level.ERROR])
@@ -511,6 +500,7 @@ def _work(runs: m.Runs) -> tuple[tuple[Remark, ...], str]:
     unfinished = False
     for run in runs:
         if isinstance(run.evaluation, m.Skipped):
+            unfinished = True
             continue
         units.add(run.evaluation.units)
         unfinished |= bool(run.evaluation.unfinished)

@@ -2,6 +2,7 @@
 the first time, compiling again, recording CUDA graphs, and the steps themselves."""
 
 import math
+from collections import defaultdict
 
 from kgprof import model as m
 from kgprof.collectors import recompiles, unrolled_loops
@@ -25,8 +26,10 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
         m.LimitKind.RECORDING: paid.extra_us(paid.recording),
     }
     kinds = {**once, m.LimitKind.STEPS: total_us - sum(once.values())}
-    # Of recompiles and recordings every line is a finding; none of them is all of the time.
-    places = {m.LimitKind.COMPILING: _unrolled_at(evidence, run.key)}
+    places = {
+        m.LimitKind.COMPILING: _unrolled_at(evidence, run.key),
+        m.LimitKind.RECOMPILING: _again_at(evidence, run.key, again_us),
+    }
     shares = [
         m.LimitShare(limit=limit, us=us, share=us / total_us, location=places.get(limit))
         for limit, us in kinds.items()
@@ -78,3 +81,13 @@ def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
     loops = [event for event in evidence.once(unrolled_loops.collect) if event.run == run]
     longest = max(loops, key=lambda event: event.loop_s, default=None)
     return longest.location if longest else None
+
+
+def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location | None:
+    """Find the place whose recompiles took most of the time, as their findings name it."""
+    took_s = defaultdict[m.Location | None, float](float)
+    for event in evidence.once(recompiles.collect):
+        if event.run == run:
+            took_s[event.location] += sum(recompiles.known_s(event.recompiles))
+    all_s = max(sum(took_s.values()), again_us / 1e6)
+    return next((place for place, seconds in took_s.items() if 2 * seconds > all_s), None)

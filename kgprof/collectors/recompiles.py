@@ -1359,12 +1359,11 @@ def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
 
 def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     """The compilations that the finding counts; calls that ran in eager since are not in it."""
-    seconds = [recompile.duration_s for recompile in recompiles]
-    known = [value for value in seconds if not isinstance(value, m.Skipped)]
-    if not known or len(known) < len(seconds):
-        lacking = plural(len(seconds) - len(known), "compilation")
+    known = known_s(recompiles)
+    if not known or len(known) < len(recompiles):
+        lacking = plural(len(recompiles) - len(known), "compilation")
         return m.Skipped(
-            f"torch gave no duration for {lacking}" if seconds else "it was not compiled again"
+            f"torch gave no duration for {lacking}" if recompiles else "it was not compiled again"
         )
     what = "compile time in all"
     return m.FindingCost(
@@ -1372,8 +1371,13 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     )
 
 
+def known_s(recompiles: Sequence[Recompile]) -> list[float]:
+    """Seconds of each that torch timed."""
+    return [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
+
+
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    seconds = [r.duration_s for r in recompiles if not isinstance(r.duration_s, m.Skipped)]
+    seconds = known_s(recompiles)
     calls = {recompile.call for recompile in recompiles if event.calls_known}
     where = f" {in_steps(calls)}" if calls else ""
     cost = f", {sum(seconds):.2f} s" if seconds else ""

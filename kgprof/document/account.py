@@ -19,11 +19,6 @@ COLOURS = {
     m.RunPhase.BESIDE_COMPILING: "normalisation",
     m.RunPhase.STEPS: "gemm",
     m.RunPhase.EVALUATION: "reduction",
-    m.RunPhase.AFTER: "other",
-    m.RunPhase.STEP_AND_AFTER: "other",
-    m.RunPhase.OTHERS_AND_AFTER: "other",
-    m.RunPhase.ANOTHER_KIND_AND_AFTER: "other",
-    m.RunPhase.REST: "other",
 }
 
 
@@ -67,7 +62,7 @@ def picture(profile: m.Profile) -> Shown | None:
     parts = []
     entries = []
     for each in account.phases:
-        colour = COLOURS[each.phase]
+        colour = COLOURS.get(each.phase, "other")
         name = account.words(each.phase)
         took = duration(each.us)
         parts.append(Part(colour, "", each.share, each.share, f"{name}: {took}"))

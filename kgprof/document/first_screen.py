@@ -129,7 +129,8 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
                 below = f"pays off after {plural(round(cold.steps), 'step')}"
             elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
                 below = "not paid back"
-        yield Tile("First call", duration(1e6 * compiled.first_call_s), below, "compile")
+        what = "First step" if first.script else "First call"
+        yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)

@@ -62,7 +62,7 @@ def weighings(profile: m.Profile) -> Sequence[Shown]:
         figures = (
             _fact("extra syncs per step", trade_off.syncs_per_step),
             _fact("wait per step, ms", trade_off.sync_us, 1e-3),
-            _fact(f"net saving, ms/{trade_off.saved_per}", trade_off.saved_us, 1e-3),
+            _fact(f"saved before that wait, ms/{trade_off.saved_per}", trade_off.saved_us, 1e-3),
             _fact(guarded, trade_off.net),
             _fact(always, trade_off.net_always),
         )

@@ -139,17 +139,20 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         yield RunColumn(metric.label, metric.title, _metrics, "metrics")
     dropped = "work dropped by the workload's limits"
     yield RunColumn("dropped", dropped, _dropped, "dropped")
-    first = "COMPILE: wall time of the first call with a cold cache"
-    yield RunColumn("first call (s)", first, _first_call, "first call")
+    first = "step" if any(run.script for run in runs) else "call"
+    title = f"COMPILE: wall time of the first {first} with a cold cache"
+    yield RunColumn(f"first {first} (s)", title, _first_call, "first call")
 
 
 def made(compiled: m.CompileSummary) -> str:
     """For below the first call's time: what was compiled in it, before it and in a later call."""
     calls = [one.call for one in compiled.compilations if one.call is not None]
     later = sum(call > 0 for call in calls)
-    before = sum(call < 0 for call in calls) if compiled.while_loading_s else 0
+    before = sum(call < 0 for call in calls)
     words = plural(len(compiled.compilations) - before - later, "compilation")
-    words += f", {before:,} while loading ({short(compiled.while_loading_s)} s)" if before else ""
+    loading_s = compiled.while_loading_s
+    when = f"while loading ({short(loading_s)} s)" if loading_s else "before it"
+    words += f", {before:,} {when}" if before else ""
     return words + (f", {later:,} later" if later else "")
 
 
@@ -252,7 +255,7 @@ def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
     for run in profile.runs:
         compiled = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
         if run.key.mode == m.EAGER and compiled:
-            why = "the step itself calls torch.compile"
+            why = "the workload uses torch.compile itself"
             if any(compilation.function == COND_FRAMES for compilation in compiled):
                 why = "torch.cond compiles its branches even in eager mode"
             yield f"{run.key.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."

@@ -31,7 +31,6 @@ from kgprof.measures.times import (
     step_time,
     why_not,
 )
-from kgprof.model.compile_records import CompileRecords
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
@@ -287,9 +286,13 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
             continue
         in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
         rounds = min(time.samples for time in both) if in_rounds else 1
-        doubt = why_not(answer, mine, theirs, unit)
         return _Times(
-            compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt
+            compiled=both[0],
+            eager=both[1],
+            unit=unit,
+            rounds=rounds,
+            answer=answer,
+            doubt=why_not(answer, mine, theirs, unit),
         )
     return _Times(compiled=mine.step, eager=theirs.step)
 
@@ -331,7 +334,7 @@ def _took(paid_s: m.Figure, compiled: m.CompilePass, run: m.RunRecord, device: s
     if isinstance(paid_s, m.Skipped):
         return "its compile time"
     records = run.records
-    by_others = isinstance(records, CompileRecords) and all(
+    by_others = isinstance(records, m.CompileRecords) and all(
         graph.cuda_graphs is None for graph in records.graphs
     )
     beside = "" if device == "cuda" or by_others else " (without the vector-ISA probe)"

@@ -20,7 +20,7 @@ RUNS_EAGERLY = "run_eager"
 WARM_UP = "Running warmup"  # of what the second logs: it goes before a recording
 
 
-class PaidOnce(m.Model):
+class PaidOnce(m.Model, kw_only=False):
     """Times of all steps, and which of them are no usual ones."""
 
     step_us: tuple[float, ...]
@@ -61,13 +61,7 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     )
     if not usual:
         return m.Skipped(reason="every step compiled or recorded something")
-    return PaidOnce(
-        step_us=step_us,
-        steady_from=steady_from,
-        usual=usual,
-        compiling=compiling,
-        recording=recording,
-    )
+    return PaidOnce(step_us, steady_from, usual, compiling, recording)
 
 
 def recording_calls(trace: RunTrace) -> frozenset[int]:

@@ -523,9 +523,8 @@ def said(time: m.Spread, unit: Unit) -> str:
 def why_unsteady(run: m.RunReport) -> str:
     """Why the steps of one run took different times, as far as that was looked at."""
     if isinstance(run.load, m.Load) and run.load.is_high:
-        busy = f"the machine was busy: {run.load.words}"
-        known = run.unlike_steps
-        return f"{known}; {busy}" if known else f"{busy}; its steps may also differ or wait"
+        known = run.unlike_steps or "its steps may differ or wait"
+        return f"{known}; the machine was busy: {run.load.words}"
     if run.unlike_steps:
         return run.unlike_steps
     return "its steps do different work or wait, or the machine was busy"

@@ -407,8 +407,8 @@ PASSES: Mapping[PassName, Pass] = {
             "timing",
             reruns=True,
             not_in_script=(
-                "a script runs once, under instruments; to rerun it: --passes "
-                "compile,memory,trace,timing"
+                "a script that failed, or whose times were not asked for, is not rerun for it; to "
+                "ask: --passes compile,memory,trace,timing"
             ),
         ),
         Pass(
@@ -424,7 +424,7 @@ PASSES: Mapping[PassName, Pass] = {
             "host_profiler",
             reruns=True,
             not_in_script=(
-                "a script runs once, without cProfile; to rerun it: --passes "
+                "a script is rerun under cProfile only on request: --passes "
                 "compile,memory,trace,host"
             ),
         ),
@@ -435,8 +435,7 @@ PASSES: Mapping[PassName, Pass] = {
             trace_file="stack_trace.json.gz",
             reruns=True,
             not_in_script=(
-                "a script runs once, without stacks; to rerun it: --passes "
-                "compile,memory,trace,stack"
+                "a script is rerun with stacks only on request: --passes compile,memory,trace,stack"
             ),
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)

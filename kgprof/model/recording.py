@@ -159,6 +159,14 @@ class Launched(Model):
     function: str = ""
 
 
+# Steps of which an iteration of the program's own loop may make several, or none.
+CALLS_AS_STEPS = (
+    "a call of a compiled function",
+    "a replay of a CUDA graph",
+    "a call of the outermost nn.Module",
+)
+
+
 class ScriptRun(Model):
     """What stands in a script's run for the calls of a workload: what was counted as a step, and by
     which choice."""

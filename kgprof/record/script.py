@@ -712,7 +712,7 @@ class Capture:
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
-            yield _what_the_profiler_cost(trace, bare_us)
+            yield what_the_profiler_cost(trace, bare_us)
             if self._window.kind is kind and (compiling := self._compiling_in(trace, kind)):
                 of = plural(len(trace.step_us), "traced step")
                 yield f"torch compiled in {compiling} of the {of}, and their times contain it"
@@ -781,11 +781,11 @@ def _main() -> str:
     return getattr(sys.modules.get("__main__"), "__file__", None) or ""
 
 
-def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
+def what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
     """The traced steps beside those just before them."""
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
-        return f"{steps}; no step after warm-up ran without the profiler to compare with"
+        return f"{steps}; all before it were warm-up or compiled: there is none to compare with"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
     against = (
         f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} "

@@ -64,8 +64,7 @@ class Kind(IntEnum):
         return (
             *("a call of kgprof.step()", "an optimizer step"),
             "an iteration of the loop that calls compiled functions",
-            "a call of a compiled function",
-            *("a replay of a CUDA graph", "a call of the outermost nn.Module"),
+            *m.CALLS_AS_STEPS,
         )[self]
 
 

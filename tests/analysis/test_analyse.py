@@ -241,7 +241,6 @@ def test_a_death_leads_and_what_stands_follows() -> None:
     assert found.reasons[1:] == (
         "results equal (torch_cond.default not compared: this run was left out when results were "
         "compared)",
-        "all 100 candidates finished",
     )
 
 
@@ -387,6 +386,14 @@ def test_an_interruption_is_inconclusive() -> None:
     found = said(recording(run(EAGER), never))
 
     assert (found.status, found.text) == ("inconclusive", "interrupted: 1 of 2 runs had ended")
+
+
+def test_a_run_that_failed_before_the_interruption_had_ended() -> None:
+    never = died(FUSED, "interrupted", "never started", "")
+
+    found = said(recording(died(EAGER), never))
+
+    assert found.text == "interrupted: 1 of 2 runs had ended"
 
 
 def test_an_interruption_after_the_last_run_has_ended_does_not_call_it_complete() -> None:

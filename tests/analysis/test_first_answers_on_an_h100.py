@@ -122,10 +122,12 @@ def test_a_busy_gpu_is_told_that_there_is_nothing_to_do_and_why_its_times_vary(
 ) -> None:
     verdict = profiles["busy_gpu"].verdict
 
-    assert verdict.text.endswith("; no finding asks for a change")
+    assert verdict.text.endswith("; no finding is known to save 1 % of the step")
     assert "the GPU works 100 % of the step, so the CPU may run ahead of it" in verdict.trust
     assert all(
-        "no finding asks" not in profiles[name].verdict.text for name in TRUTHS if TRUTHS[name].rule
+        "no finding is known" not in profiles[name].verdict.text
+        for name in TRUTHS
+        if TRUTHS[name].rule
     )
 
 

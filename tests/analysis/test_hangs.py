@@ -52,15 +52,25 @@ A, B, C, D = call(10, 8, 4), call(11, 4), call(20), call(12, 2)
 def test_the_rank_whose_calls_come_one_place_early_left_one_out() -> None:
     assert told(rank(0, A, B, C, A, B, D), rank(1, A, B, A, B, D)) == (
         "rank 1 did not call all_reduce of one number (train.py:20), which rank 0 called as "
-        "collective 3; rank 1 called all_reduce of [8, 4] (train.py:10) instead, and both wait"
+        "collective 3; rank 1 called all_reduce of [8, 4] (train.py:10) instead"
     )
 
 
 def test_calls_that_differ_for_another_reason_accuse_nobody() -> None:
     assert told(rank(0, A, B, D), rank(1, A, C, C)) == (
-        "the ranks call different collectives and wait: as collective 2 rank 0 called all_reduce "
-        "of [4] (train.py:11), and rank 1 all_reduce of one number (train.py:20)"
+        "the ranks call different collectives: as collective 2 rank 0 called all_reduce of "
+        "[4] (train.py:11), and rank 1 all_reduce of one number (train.py:20)"
     )
+
+
+def test_ranks_that_raised_are_not_said_to_wait() -> None:
+    at = m.Location(file="/home/train.py", line=11)
+    raised = m.Exit(outcome=m.Outcome.RAISED, failure=m.Failure(error="sizes", location=at))
+
+    found = told(rank(0, A, B, ended=raised), rank(1, A, C, ended=raised))
+
+    assert found.startswith("the ranks call different collectives")
+    assert "wait" not in found
 
 
 def test_inputs_of_a_gather_may_differ() -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof.analysis import analyse
-from kgprof.model import LateCause, Profile
+from kgprof.model import CompilePass, LateCause, Profile
 from kgprof.reading import recordings
 from tests.archives import unpacked
 
@@ -47,3 +48,20 @@ def test_a_rank_that_recompiles_alone_is_named_with_the_size_and_leads_the_advic
     assert "expected 384, got 640 (line 28)" in profile.verdict.text
     assert profile.actions[0].rule == "KGP103"
     assert profile.actions[0].fix.startswith("torch.compile(net)  # without dynamic=False")
+
+
+def test_recompiles_outside_of_the_traced_steps_are_no_cause_of_what_is_waited_in_them(
+    kept: Path,
+) -> None:
+    recording = recordings.load(kept / "one_rank_recompiles")
+    runs = []
+    for run in recording.runs:
+        assert isinstance(run.compile, CompilePass)
+        untraced = tuple(step for step in run.compile.compiled_in if step not in range(10, 30))
+        runs.append(replace(run, compile=replace(run.compile, compiled_in=untraced)))
+
+    profile = analyse(replace(recording, runs=tuple(runs)))
+
+    assert profile.rank_balance is not None
+    assert profile.rank_balance.cause is not LateCause.COMPILING
+    assert "alone recompiles" not in profile.verdict.text

@@ -12,12 +12,23 @@ from msgspec.structs import replace
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.analysis.ranks import rank_balance
+from kgprof.analysis.ranks import notes, rank_balance
 from kgprof.collectors.host_code import collect, diagnose
-from kgprof.model import Finding, LateCause, Location, RankBalance, RunKey, Skipped
+from kgprof.model import (
+    Finding,
+    LateCause,
+    Location,
+    RankBalance,
+    Recording,
+    RunKey,
+    ScriptRun,
+    Skipped,
+)
+from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.events import event
+from tests.collectors import written
 from tests.collectors.written_gpu_time import sampled
 from tests.record.test_kineto_files import COLLECTIVE, KERNEL, profile_in, saved, work
 
@@ -265,8 +276,8 @@ def test_a_wait_beside_other_work_makes_nobody_late(
 
     assert (found.straggler, found.cause) == (None, None)
     assert found.text == (
-        "no rank is late: rank 0 waits up to 0.300 of 1.00 ms per traced step for rank 1, and has "
-        "other work meanwhile"
+        "no rank is late: rank 0 waits on average up to 0.300 of 1.00 ms per traced step for "
+        "rank 1, and has other work meanwhile"
     )
     assert "late" not in verdict
 
@@ -281,7 +292,7 @@ def test_a_wait_beside_other_work_makes_nobody_late(
         ("late_allreduce", LateCause.HOST, "its GPU waits longer for its CPU"),
         ("late_groups", LateCause.HOST, "ranks 4, 6 and 7 wait 1.50 of 10.00 ms"),
         ("late_one_step", LateCause.HOST, "1.50 of 9.99 ms in the only traced step"),
-        ("late_none", None, "no rank is late: they wait at most 0 of 10.00 ms"),
+        ("late_none", None, "no rank is late: they wait on average at most 0 of 10.00 ms"),
     ],
 )
 def test_the_late_one_of_eight_ranks_is_named(
@@ -452,7 +463,9 @@ def test_of_two_groups_without_a_late_rank_the_one_that_waits_longer_is_told(
     found, _ = compared(tmp_path, capsys, *traces)
 
     assert found.straggler is None
-    assert "came last in 4 of 8 steps, and they wait up to 0.150 of 1.00 ms" in found.text
+    assert (
+        "came last in 4 of 8 steps, and they wait on average up to 0.150 of 1.00 ms" in found.text
+    )
 
 
 @pytest.mark.parametrize("first_late", [True, False])
@@ -468,8 +481,8 @@ def test_ranks_that_are_late_in_turn_are_not_called_late(
 
     assert (found.straggler, found.cause) == (None, None)
     assert found.text == (
-        "no rank is late in every step: rank 0 came last in 4 of 8 steps, and they wait up to "
-        "0.150 of 1.00 ms per traced step for each other"
+        "no rank is late in every step: rank 0 came last in 4 of 8 steps, and they wait on average "
+        "up to 0.150 of 1.00 ms per traced step for each other"
     )
     assert "late" not in verdict
 
@@ -495,3 +508,33 @@ def test_a_straggler_among_gloo_ranks_is_named_and_a_balanced_run_says_nothing(
     assert "late" not in verdict
     assert not isinstance(found.collectives, Skipped)
     assert [(call.name, call.steps) for call in found.collectives] == [("gloo:all_reduce", 20)]
+
+
+def two_ranks(*records: CompileRecords | Skipped) -> Recording:
+    whole = written.recording(*written.compiled_once())
+    runs = [
+        replace(
+            whole.runs[0],
+            key=RunKey(f"rank{rank}", "as-is"),
+            script=ScriptRun(step="an optimizer step", steps=20, counted={}, rank=rank),
+            records=each,
+        )
+        for rank, each in enumerate(records)
+    ]
+    plan = replace(whole.header.plan, runs=tuple(run.key for run in runs), baseline=None)
+    return replace(whole, header=replace(whole.header, plan=plan), runs=tuple(runs))
+
+
+def test_a_rank_without_records_is_not_said_to_have_compiled_nothing() -> None:
+    known = written.records(*written.compiled_once())
+
+    found = notes(Evidence(two_ranks(known, Skipped(reason="it was killed"))))
+
+    assert not any("compiled" in note for of_run in found.values() for note in of_run)
+
+
+def test_graphs_of_other_sizes_with_the_same_ids_are_not_called_the_same() -> None:
+    """Static sizes of each rank's own batch: the compile ids say nothing of them."""
+    known = written.records(*written.compiled_once())
+
+    assert not any(notes(Evidence(two_ranks(known, known))).values())

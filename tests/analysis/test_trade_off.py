@@ -123,21 +123,9 @@ def test_one_evaluation_ranks_nothing() -> None:
     assert found.text.endswith("measured once (n = 1)")
 
 
-@pytest.mark.parametrize(
-    ("guarded_s", "saved_ms", "words"),
-    [
-        (0.25, 250.0, ", and skipping the work saves 252 ms per evaluation"),
-        (
-            0.75,
-            -250.0,
-            ", and the branch costs 248 ms more per evaluation than doing the work every step",
-        ),
-    ],
-)
-def test_a_wait_counts_in_every_step_of_an_evaluation(
-    guarded_s: float, saved_ms: float, words: str
-) -> None:
-    """Its figure is what the two evaluations differ in, without the waits."""
+@pytest.mark.parametrize(("guarded_s", "saved_ms"), [(0.25, 250.0), (0.75, -250.0)])
+def test_a_wait_counts_in_every_step_of_an_evaluation(guarded_s: float, saved_ms: float) -> None:
+    """Its figure is what the two evaluations differ in, without the waits: no net saving."""
     guarded = run(GUARDED, waiting(40.0, on=DONE), waiting(310.0), evaluation_s=guarded_s)
     always = run(ALWAYS, waiting(35.0, on=DONE))
     assert isinstance(guarded.evaluation, Evaluation)
@@ -147,7 +135,7 @@ def test_a_wait_counts_in_every_step_of_an_evaluation(
     waits_ms = 0.310 * guarded.evaluation.steps
     assert found.saved_per == "evaluation"
     assert found.saved_us == pytest.approx(1000 * (saved_ms + waits_ms))
-    assert found.text.endswith(words)
+    assert found.text.endswith("the CPU waited 310 µs per step here (under instrumentation)")
 
 
 # ---------------------------------------------------------------- by steps, and what the host waits

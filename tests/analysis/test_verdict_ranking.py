@@ -235,9 +235,9 @@ _BUSY = "the machine was busy: other processes used 1.9 of 2 cores"
 @pytest.mark.parametrize(
     ("load", "cpu_us", "is_script", "why"),
     [
-        (BUSY, STEADY, True, f"{_BUSY}; its steps may also differ or wait"),
-        (BUSY, STEADY, False, f"{_BUSY}; its steps may also differ or wait"),
-        (BUSY, UNSTEADY, True, f"{_BUSY}; its steps may also differ or wait"),
+        (BUSY, STEADY, True, f"its steps may differ or wait; {_BUSY}"),
+        (BUSY, STEADY, False, f"its steps may differ or wait; {_BUSY}"),
+        (BUSY, UNSTEADY, True, f"its steps may differ or wait; {_BUSY}"),
         (QUIET, UNSTEADY, True, "its steps do different work or wait, or the machine was busy"),
         (QUIET, STEADY, True, "its steps do different work or wait, or the machine was busy"),
         # a function's groups have mean CPU times only
@@ -285,6 +285,19 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
 
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
     assert ranked(record).notes == ("not timed without instruments: it took 67 s",)
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [("a call of a compiled function", True), ("an optimizer step", False), ("", False)],
+)
+def test_a_step_that_is_a_call_is_said_beside_its_time(step: str, says: bool) -> None:
+    script = ScriptRun(step=step, steps=9, counted={})
+    record = msgspec.structs.replace(stepping(FUSED, *(1_000.0,) * 9), script=script)
+
+    found = analyse(recording(record, baseline=None)).verdict
+
+    assert ("; a step is a call of a compiled function" in found.text) is says
 
 
 PROFILES_ITSELF = "the program runs torch.profiler itself"
@@ -377,10 +390,7 @@ def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_an
 
     assert "takes about 0.0300 ms/step (with kgprof's listeners on)" in told(0, 2)
     assert "takes about 0.0320 ms/step (under torch.profiler)" in told(0, 1, 2, 3, 6)
-    without = (
-        "9 steps counted, each an optimizer step; no step time: no step came after warm-up "
-        "without a compilation; "
-    )
+    without = "9 steps counted; no step time: no step came after warm-up without a compilation; "
     assert without + "kgprof.step() at the top of closure (train.py:12)" in told(*range(8))
     assert record.script is not None
     window = msgspec.structs.replace(
@@ -403,6 +413,23 @@ def test_the_figures_are_of_all_rounds() -> None:
 
     assert "(2.30 vs 5.00 ms/candidate)" in found.text  # the first process of fused alone took 2.00
     assert found.notes == ("3 processes each",)
+
+
+def test_rounds_of_which_some_were_lost_are_counted_for_each_run() -> None:
+    eager, fused = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
+
+    found = ranked(in_rounds(eager, 0.51, 0.5), in_rounds(fused, 0.2))
+
+    assert found.notes == ("2 or 3 processes each",)
+
+
+def test_an_evaluation_with_other_results_is_finished_though_it_ranks_nothing() -> None:
+    differs = agreement(agreed(EAGER), agreed(FUSED, "different", differing=3), agreed(COND))
+    unfinished = run(COND, unfinished=3)
+
+    runs = analyse(recording(run(EAGER), run(FUSED), unfinished, agreement=differs)).runs
+
+    assert fastest(runs, EAGER).text.startswith("only batched.eager has an evaluation to rank by")
 
 
 def test_rounds_rank_what_is_closer_than_one_process_each_could() -> None:
@@ -524,8 +551,7 @@ def whole_file(*uncalled: str) -> Verdict:
         ),
         (
             ("step", "plain", "other"),
-            "; it never calls step() or plain() and 1 more: did you mean kgprof profile "
-            "my_model.py:step?",
+            "; it never calls step(): did you mean kgprof profile my_model.py:step?",
             "attention",
         ),
     ],

@@ -147,7 +147,8 @@ def test_a_script_that_mostly_compiles_again_is_told_so_first_with_what_to_write
     profile = analyse(script(*written.recompiled(5, reason=SIZE), compiled_in={0: 2.0, 5: 3.0}))
 
     (run,) = profile.runs
-    assert limits.words(run).startswith("limited by compiling again (60 % of the 5.0")
+    leads = "limited by compiling again, mostly at model.py:13 (60 % of the 5.0"
+    assert limits.words(run).startswith(leads)
     first = profile.actions[0]
     assert first.rule == "KGP103"
     assert isinstance(first.saves, Saving)

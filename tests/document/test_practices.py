@@ -77,7 +77,7 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
         figures=(
             ("extra syncs per step", "1.00"),
             ("wait per step, ms", "0.310"),
-            ("net saving, ms/step", "0.0400"),
+            ("saved before that wait, ms/step", "0.0400"),
             ("torch_cond.default", "1.84 ms (1.78\N{EN DASH}1.95, n = 306)"),
             ("fused.default", "1.51 ms (1.46\N{EN DASH}1.60, n = 306)"),
         ),

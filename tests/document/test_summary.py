@@ -114,7 +114,7 @@ def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
     ("function", "why"),
     [
         ("_cond_op_wrapper", "torch.cond compiles its branches even in eager mode"),
-        ("step", "the step itself calls torch.compile"),
+        ("step", "the workload uses torch.compile itself"),
     ],
 )
 def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> None:
@@ -215,3 +215,13 @@ def test_a_gate_that_passed_is_ok_and_an_accepted_warning_asks_for_nothing() -> 
     )
     measured = msgspec.structs.replace(profiles.clean(), findings=(found,))
     assert summary.tone(measured) == "ok"
+
+
+def test_what_a_script_compiles_before_its_first_step_is_not_in_it() -> None:
+    compiled = profiles.clean().runs[1].compile
+    assert isinstance(compiled, CompileSummary)
+    calls = [msgspec.structs.replace(compiled.compilations[0], call=call) for call in (-1, 0, 0, 7)]
+
+    said = summary.made(msgspec.structs.replace(compiled, compilations=tuple(calls)))
+
+    assert said == "2 compilations, 1 before it, 1 later"

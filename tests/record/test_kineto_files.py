@@ -232,7 +232,7 @@ def test_level_ranks_are_called_level(tmp_path: Path, capsys: pytest.CaptureFixt
     assert balance is not None
     assert balance.straggler is None
     assert balance.text == (
-        "no rank is late: they wait at most 0 of 1.00 ms per traced step for each other"
+        "no rank is late: they wait on average at most 0 of 1.00 ms per traced step for each other"
     )
 
 

@@ -31,7 +31,7 @@ from kgprof.model import (
 )
 from kgprof.reading import kineto, layout
 from kgprof.record import children
-from kgprof.record.script import added_up, renumbered
+from kgprof.record.script import added_up, renumbered, what_the_profiler_cost
 from tests.record.scripted import CAPTURED, COMPILES, ran
 
 TRAINS = """
@@ -852,3 +852,13 @@ def test_steps_of_many_operators_are_traced_no_longer_than_needed(tmp_path: Path
     assert isinstance(run.trace, TracePass)
     assert len(run.trace.step_us) == 5
     assert any(note.startswith("TRACE followed 5 of the 20 steps") for note in run.script.notes)
+
+
+def test_steps_that_compiled_before_the_profiler_ran_without_it_too() -> None:
+    trace = TracePass(step_us=(1.0,) * 20, trace_file="t.json.gz", cpp_kernel_profile=False)
+
+    note = what_the_profiler_cost(trace, ())
+
+    assert note == (
+        "TRACE: 20 steps; all before it were warm-up or compiled: there is none to compare with"
+    )

@@ -78,6 +78,12 @@ def test_the_same_script_alone_takes_its_median_and_is_green() -> None:
     assert tiles(QUIET)["Step"].startswith("1.17 ms | p10")
 
 
+def test_the_first_step_of_a_script_is_not_called_a_call() -> None:
+    """It lasts until the second one begins, whatever the program does before that."""
+    assert "First step" in tiles(QUIET)
+    assert "first step (s)" in {column.name for column in columns(QUIET)}
+
+
 def test_cpu_time_stands_beside_wall_time_where_the_machine_was_busy() -> None:
     def details(profile: Profile) -> tuple[str, ...]:
         step = next(column for column in columns(profile) if column.key == "step")
