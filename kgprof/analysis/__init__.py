@@ -232,7 +232,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
-        exit=record.exit,
+        exit=_ended(record),
         probe_exit=record.probe_exit,
         step=times.step_time(record.timing),
         evaluation_time=times.evaluation_time(record.timing),
@@ -275,6 +275,14 @@ def _long_steps(run: RunEvidence) -> m.LongSteps | None:
         return times.long_steps(run.record.timing.every_us)
     paid = run.once(paid_once)
     return None if isinstance(paid, m.Skipped) else times.long_steps(paid.usual)
+
+
+def _ended(run: m.RunRecord) -> m.Exit:
+    """What raises without listeners as well is the program's own."""
+    control = run.control
+    if isinstance(control, m.Control) and control.exit.outcome is m.Outcome.RAISED:
+        return replace(run.exit, through=())
+    return run.exit
 
 
 def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:
