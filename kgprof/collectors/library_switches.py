@@ -81,6 +81,10 @@ _WAIT = (
     "no known argument avoids this wait: call what leads there less often, or write that part "
     "yourself"
 )
+_PASSES = (
+    "the library passes non_blocking on: give it non_blocking=True where the program can, and "
+    "memory that is pinned"
+)
 _WAITS = (
     "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
     "often"
@@ -487,7 +491,7 @@ def _known(finding: m.Finding, useless: Collection[str]) -> str:
         (one, line)
         for one in table
         for line, here in places
-        if (here or one.below) and _is_at(one, line)
+        if (here or one.below) and _is_at(one, line, finding.library)
     )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
     return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
@@ -519,12 +523,13 @@ def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
     return replace(finding, refusal=refusal)
 
 
-def _is_at(switch: Switch, line: m.PackageLine) -> bool:
+def _is_at(switch: Switch, line: m.PackageLine, reads: m.PackageLine | None = None) -> bool:
+    """``reads``: the innermost line, where that is another one."""
     here = line.package in switch.packages and line.file.endswith(switch.file)
     return (
         here
         and _last(line.function) in switch.functions
-        and any(word in line.text for word in switch.words)
+        and any(word in (reads or line).text for word in switch.words)
     )
 
 
@@ -549,7 +554,8 @@ def _without_switch(
         if direct and not way.chain:
             reads = f"{_last(library.function)}() reads: {_ELSEWHERE}"
             return replace(finding, no_fix=reads if is_read else _WAITS)
-        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else _WAIT)
+        wait = _PASSES if "non_blocking" in library.text else _WAIT
+        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else wait)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):

@@ -129,6 +129,27 @@ def test_the_self_loops_of_a_gcn_are_made_once() -> None:
     )
 
 
+def test_a_copy_of_a_library_that_takes_non_blocking_is_given_it() -> None:
+    copies = replace(
+        NAN,
+        package="torch-geometric",
+        file="data/data.py",
+        function="<lambda>",
+        text="x.to(device=device, non_blocking=non_blocking)",
+    )
+    to = replace(copies, function="to", text="")
+    sends = replace(copies, package="accelerate", file="utils/operations.py")
+    loader = replace(sends, file="data_loader.py", function="__iter__", text="")
+    theirs = replace(copies, package="somebody")
+    wait = mended(theirs, replace(to, package="somebody"), operator=SYNC_DEBUG)
+
+    assert of_read(copies, to).startswith("data.to(..., non_blocking=True)")
+    assert of_read(replace(copies, text="x.item()"), to) == ""
+    assert "DataLoaderConfiguration(non_blocking=True)" in of_read(sends, loader)
+    assert of_read(sends) == ""  # a hook of a model that is spread over devices
+    assert (wait.fix, wait.no_fix) == ("", library_switches._PASSES)
+
+
 def test_the_reads_of_generate_and_of_a_distribution_have_a_way_out() -> None:
     generation = replace(
         NAN, file="generation/utils.py", text="bool(unfinished_sequences.max() == 0)"
@@ -611,6 +632,8 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
     transformers = pytest.importorskip("transformers")
     lightning = pytest.importorskip("pytorch_lightning")
     pyg = pytest.importorskip("torch_geometric.nn")
+    accelerate = pytest.importorskip("accelerate")
+    data = pytest.importorskip("torch_geometric.data")
     taking = {
         "TrainingArguments": inspect.signature(transformers.TrainingArguments.__init__).parameters,
         "Trainer": inspect.signature(lightning.Trainer.__init__).parameters,
@@ -632,6 +655,13 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         "torch.optim.AdamW": inspect.signature(torch.optim.AdamW.__init__).parameters,
         "model": inspect.signature(transformers.BertModel.forward).parameters,
         "self.log": inspect.signature(lightning.LightningModule.log).parameters,
+        "data.to": inspect.signature(data.Data.to).parameters,
+        "data.cuda": inspect.signature(data.Data.cuda).parameters,
+        "Accelerator": inspect.signature(accelerate.Accelerator.__init__).parameters,
+        "DataLoaderConfiguration": inspect.signature(
+            accelerate.utils.DataLoaderConfiguration.__init__
+        ).parameters,
+        "DataLoader": inspect.signature(torch.utils.data.DataLoader.__init__).parameters,
     }
     sources = "".join(
         inspect.getsource(import_module(name))
@@ -642,6 +672,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             *(f"torch_geometric.nn.conv.{name}" for name in ("gcn_conv", "gat_conv", "gatv2_conv")),
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
             "torch_geometric.utils._scatter",
+            *("torch_geometric.data.data", "accelerate.data_loader"),
             *(
                 "torch.distributions.distribution",
                 "torch.distributions.categorical",
