@@ -9,7 +9,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
-from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
+from kgprof.measures.traced_steps import WORTH_SHARE, Extent, TracedSteps, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -18,6 +18,15 @@ from kgprof.wording import plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
+_DRAWS = "aten::random_"  # the seed of an iterator, where it is made
+KEEP = (
+    "batch = next(iter(DataLoader(...)))  # once, before the loop, if its items stay the same: an "
+    "epoch has one batch, so no worker can load ahead"
+)
+ONCE_AN_EPOCH = (
+    "most of the wait lies where an epoch begins, with persistent_workers=True: the first batch of "
+    "an epoch cannot be loaded ahead"
+)
 UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
@@ -85,6 +94,9 @@ class InputWait(Event):
     # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
     count: int = 0
     workers: bool = False  # of a loader: it has worker processes
+    one_batch: bool = False  # each epoch has one
+    at_epochs: bool = False  # most of the wait lies in steps in which an epoch begins
+    given: tuple[str, ...] = ()  # options that the program gives
     loads_nothing: bool = False  # the run has no DataLoader
     clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
@@ -106,6 +118,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     loading = _loading(columns)
     without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
     waited_us, timing = run.once(loader_us), run.record.timing
+    given = tuple(filter(run.source.gives, ("persistent_workers", "pin_memory")))
     if isinstance(timing, m.TimingPass) and _is_told_of_all(traced.extent, timing):
         number, us = len(timing.every_us), clocked_share(timing) * fmean(timing.every_us)
         extent = msgspec.structs.replace(
@@ -122,6 +135,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             idle_us=max(0.0, us - max(traced.work_us)),
             extent=extent,
             workers=timing.loader_workers > 0 or (len(loading) > 0 and not without),
+            given=given,
             clocked_us=us,
         )
     elif waited_us is not None:
@@ -132,6 +146,9 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             count=len(loading),
             extent=traced.extent,
             workers=not without,
+            one_batch=_have_one_batch(traced, loading),
+            at_epochs=_waits_at_epochs(traced, loading),
+            given=given,
         )
     pageable = columns.named(m.PAGEABLE)[traced.work.events]
     if pageable.any():
@@ -148,6 +165,34 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             extent=traced.extent,
             loads_nothing=run.once(loads_nothing),
         )
+
+
+def _have_one_batch(traced: TracedSteps, loading: launches.Indices) -> bool:
+    """Whether each step has one call of next() that gives no batch, and after it, of a new
+    iterator, one that does."""
+    columns, pairs = traced.columns, _calls_by_step(traced, loading)
+    drawn_ns = columns.start_ns[columns.named(_DRAWS)]
+    return all(
+        len(pair) == 2
+        and ((columns.end_ns[pair[0]] <= drawn_ns) & (drawn_ns < columns.start_ns[pair[1]])).any()
+        for pair in pairs
+    )
+
+
+def _waits_at_epochs(traced: TracedSteps, loading: launches.Indices) -> bool:
+    """Whether most of the time in next() lies in steps with one call more than the usual one: the
+    last of an epoch gives no batch."""
+    calls = _calls_by_step(traced, loading)
+    usual = median(map(len, calls))
+    begun = [traced.columns.lasted_ns(its) for its in calls if len(its) == usual + 1]
+    return sum(begun) > traced.columns.lasted_ns(loading) / 2
+
+
+def _calls_by_step(traced: TracedSteps, loading: launches.Indices) -> list[launches.Indices]:
+    began_ns = traced.columns.start_ns[loading]
+    ordered = loading[np.argsort(began_ns)]
+    starts_ns = np.sort(traced.steps[:, 0])
+    return np.split(ordered, np.searchsorted(np.sort(began_ns), starts_ns[1:]))
 
 
 def loader_us(run: RunEvidence) -> float | None:
@@ -212,7 +257,7 @@ def _finding(event: InputWait) -> m.Finding:
     steps = event.extent.words
     share = extent.share(event.lost_us)
     if event.rule is SLOW_DATA_LOADER:
-        fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
+        fix = _loader_fix(event)
         message = (
             f"the GPU waits for the DataLoader: {share}, "
             f"next() called {plural(event.count, 'time')} in {steps}"
@@ -225,10 +270,6 @@ def _finding(event: InputWait) -> m.Finding:
             )
             how = "the time in next() of the DataLoader, mean of all steps"
             what = "time in next() of the DataLoader beyond the most GPU work of a traced step"
-        if event.workers and event.clocked_us:
-            fix = "DataLoader(..., num_workers=..., persistent_workers=True)  # more than now"
-        elif event.workers:
-            fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
         pinned = (
             "DataLoader(..., pin_memory=True) for its batches, or tensor.pin_memory() beforehand"
@@ -249,4 +290,19 @@ def _finding(event: InputWait) -> m.Finding:
         cost=extent.cost(event.lost_us, what),
         saves=extent.saving(event.clocked_us or event.lost_us, how),
         fix=fix,
+        no_fix="" if fix else ONCE_AN_EPOCH,
     )
+
+
+def _loader_fix(event: InputWait) -> str:
+    """Without the options that the program gives; empty where no other helps."""
+    if event.one_batch:
+        return KEEP
+    options, more = ["num_workers=4", "persistent_workers=True", "pin_memory=True"], ""
+    if event.workers and event.at_epochs:
+        options = ["persistent_workers=True"]
+    elif event.workers:
+        then = "persistent_workers=True" if event.clocked_us else "prefetch_factor=..."
+        options, more = ["num_workers=...", then], "  # more than now"
+    new = [each for each in options if each.partition("=")[0] not in event.given]
+    return f"DataLoader({', '.join(('...', *new))}){more}" if new else ""

@@ -532,6 +532,11 @@ class SourceText:
         """Whether the program packs sequences: torch traces no RNN that is given such."""
         return bool(self._with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
 
+    def gives(self, option: str) -> bool:
+        """Whether the program gives an option a value other than False."""
+        given = re.compile(rf"""\b{option}["']?\s*[=:](?!\s*False)""")
+        return any(given.search(self._text(file)) for file in self._with(option))
+
     @property
     def schedulers(self) -> tuple[str, ...]:
         """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""

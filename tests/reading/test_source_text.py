@@ -326,6 +326,19 @@ def test_the_only_module_that_is_set_to_training_or_evaluation(text: str, switch
     assert source(text).switched(["/elsewhere.py"]) == ""  # which leads to no call
 
 
+@pytest.mark.parametrize(
+    ("text", "is_given"),
+    [
+        ("DataLoader(rows, pin_memory=True)", True),
+        ("options = {'pin_memory': args.pin}", True),
+        ("DataLoader(rows, pin_memory = False)", False),
+        ("DataLoader(rows)", False),
+    ],
+)
+def test_an_option_that_the_program_gives(text: str, is_given: bool) -> None:
+    assert source(text).gives("pin_memory") is is_given
+
+
 KEPT = """
 for x in batches:
     total += loss.item()
