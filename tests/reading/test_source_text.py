@@ -362,6 +362,15 @@ def write():
     texts = []
     for token in range(9):
         texts.append(propose(texts[-1]).item())
+
+
+def fit():
+    kept = []
+    for epoch in range(9):
+        if epoch % 3 == 0:
+            save(np.array(kept))
+        for x in batches:
+            kept.append(loss.item())
 """
 
 
@@ -369,7 +378,7 @@ def write():
     ("line", "is_read", "later"),
     [
         *((3, False, 9), (5, True, 0), (7, False, 9), (8, False, 9)),
-        *((13, True, 0), (6, False, 0), (20, True, 0), (23, True, 0)),
+        *((13, True, 0), (6, False, 0), (20, True, 0), (23, True, 0), (32, True, 0)),
     ],
 )
 def test_what_a_line_adds_to_is_read_in_its_loop_or_behind_it(
