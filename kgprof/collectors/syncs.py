@@ -168,8 +168,8 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = (
-    "from pinned memory: tensor.pin_memory() beforehand; of a DataLoader with pin_memory=True the "
-    "batch itself, and nothing that is made of it"
+    "from pinned memory: of a DataLoader with pin_memory=True the batch itself or a view of it, "
+    "nothing that is computed from it; of others tensor.pin_memory() beforehand"
 )
 LOADED = (
     "on the CPU, and no CUDA tensor out of a dataset or a collate_fn; then copy each batch once, "

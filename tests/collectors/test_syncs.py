@@ -1143,6 +1143,7 @@ def test_memory_that_is_pinned_already_is_not_to_be_pinned(memory: str, is_told:
     (found,) = syncs.diagnose((event,))
 
     assert ("pin_memory" in found.fix) is is_told
+    assert ("the batch itself or a view of it" in found.fix) is is_told
     pinned = msgspec.structs.replace(event, expression="x.pin_memory().to(d)")
     assert syncs.diagnose((pinned,))[0].fix == "x.pin_memory().to(d, non_blocking=True)"
 
