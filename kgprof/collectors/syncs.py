@@ -820,7 +820,8 @@ def _filled(call: ast.Call) -> str:
 
 def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
-    does something else: who gets a returned value, or an entry of a dict, may need a number.
+    does something else: who gets a returned value, or an entry of a dict, may need a number. An
+    optimizer reads a tensor in its group.
 
     ``read_in``: a line that may need one of what is kept.
     """
@@ -830,6 +831,8 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     except (SyntaxError, ValueError):
         return ""
     match statement:
+        case ast.AugAssign(target=ast.Subscript() as entry) if "group" in ast.unparse(entry.value):
+            return ""
         case (
             ast.AugAssign(target=name, value=kept)
             | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
@@ -839,7 +842,7 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
             if many != appends:  # so that the list holds the tensors themselves
                 later = f"tensors: use torch.stack({ast.unparse(name)}).tolist()"
             later += f" from line {read_in} on" if read_in else " after the loop"
-        case ast.Assign(value=ast.BinOp() as kept):
+        case ast.Assign(targets=[ast.Name() | ast.Attribute()], value=ast.BinOp() as kept):
             later = "a tensor: read it where you need the number"
         case _:
             return ""

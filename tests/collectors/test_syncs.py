@@ -542,6 +542,9 @@ TWO_KEPT = "losses.append((a.detach(), b.detach() / 2))"
         ("total += math.exp(loss.item())", "loss.item()", ""),
         ("rows.append(f'{loss.item():.2f}')", "loss.item()", ""),
         ("text += 'loss %.2f' % loss.item()", "loss.item()", ""),
+        # an entry that somebody else reads: fused AdamW takes a number for its weight decay
+        ("opt.param_groups[0]['weight_decay'] = 1 / loss.item()", "loss.item()", ""),
+        ("group['lr'] *= loss.item()", "loss.item()", ""),
         ("total += loss.tolist()", "loss.tolist()", ""),
         ("total += weigh(", "loss.item()", ""),
         ("", "", ""),
