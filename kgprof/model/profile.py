@@ -248,7 +248,7 @@ class RunReport(Model):
         if not self.exit.through:
             return said
         hooks = " and ".join(self.exit.through)
-        return f"{said}; it came through kgprof's {hooks}, and no run without them says whose it is"
+        return f"{said}; it came through kgprof's {hooks}, and no run without says whose it is"
 
 
 Runs = Sequence[RunReport]

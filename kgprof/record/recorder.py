@@ -459,10 +459,6 @@ class Recorder:
         store.write_exit(self.folder, key, control)
         for name in m.PASSES:
             store.write_pass(self.folder, key, name, m.Skipped(why))
-        file = layout.run_folder(self.folder, key) / layout.SCRIPT
-        if file.is_file():
-            script = m.decode_json(file.read_bytes(), m.ScriptRun)
-            store.write_json(file, msgspec.structs.replace(script, account=m.Skipped(why)))
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do."""

@@ -4,7 +4,6 @@ program."""
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,17 +20,13 @@ from kgprof.model import (
     Options,
     Outcome,
     PassName,
-    RunKey,
     RunRecord,
-    ScriptAccount,
-    ScriptRun,
     Setting,
     Skipped,
-    decode_json,
 )
-from kgprof.reading import layout, recordings
+from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-from kgprof.record import children, fork_server, recorder, store
+from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Ended, Start
 from tests.record import one_server
 
@@ -180,25 +175,6 @@ def test_a_rank_of_several_is_not_run_again(
     assert run.exit.outcome is Outcome.RAISED
     (report,) = analyse(recordings.load(tmp_path / "out")).runs
     assert "it came through kgprof's sync hooks, and no run without" in report.how_it_ended
-
-
-def test_the_account_of_a_run_that_only_listening_ended_is_not_the_programs(
-    tmp_path: Path,
-) -> None:
-    raised = Exit(Outcome.RAISED, "LookupError", through=("sync hooks",))
-    well = Exit(Outcome.OK)
-    key = RunKey(strategy="train", mode="as-is")
-    account = ScriptAccount(total_us=1.0, phases=(), under_listeners=True)
-    folder = layout.run_folder(tmp_path, key)
-    folder.mkdir(parents=True)
-    script = ScriptRun(step="", steps=0, counted={}, account=account)
-    store.write_json(folder / layout.SCRIPT, script)
-
-    recorder.Recorder._give_up(SimpleNamespace(folder=tmp_path), key, raised, well)  # type: ignore[arg-type]
-
-    left = decode_json((folder / layout.SCRIPT).read_bytes(), ScriptRun).account
-    assert isinstance(left, Skipped)
-    assert left.reason.startswith("kgprof's listening changed the program")
 
 
 # ------------------------------------------------------------- a trial: a control with a setting
