@@ -15,7 +15,7 @@ from kgprof import gate
 from kgprof.analysis import analyse
 from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
-from kgprof.collectors.syncs import READ, SYNC_DEBUG
+from kgprof.collectors.syncs import SYNC_DEBUG
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     Finding,
@@ -146,6 +146,8 @@ def test_a_copy_of_a_library_that_takes_non_blocking_is_given_it() -> None:
     assert of_read(copies, to).startswith("data.to(..., non_blocking=True)")
     assert of_read(replace(copies, text="x.item()"), to) == ""
     assert "DataLoaderConfiguration(non_blocking=True)" in of_read(sends, loader)
+    pooled = replace(copies, file="nn/pool/glob.py", function="global_add_pool", text="")
+    assert of_read(pooled).startswith("global_add_pool(..., size=...)  # ")
     assert of_read(sends) == ""  # a hook of a model that is spread over devices
     assert (wait.fix, wait.no_fix) == ("", library_switches._PASSES)
 
@@ -716,47 +718,6 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask
     )
     assert callable(torch.distributions.Distribution.set_default_validate_args)
-
-
-MODEL, TRAINER = "models/opt/modeling_opt.py", "trainer.py"
-
-
-@pytest.mark.parametrize(
-    ("text", "chain", "passes"),
-    [
-        ("model(batch[0].to(dev))", ("utils/generic.py", MODEL), False),
-        ("    logits = model(input_ids=ids).logits", (MODEL,), False),
-        ("out = model(ids, attention_mask=mask)", (MODEL,), True),
-        ("out = model(**batch)", (MODEL,), True),
-        ("out = model(ids, mask)", (MODEL,), True),
-        ("trainer.evaluate(data)", (TRAINER, MODEL), True),
-        ("trainer.evaluate(data)", (MODEL,) * 11, True),  # what stands above is cut off
-    ],
-)
-def test_a_mask_that_nobody_passes_is_not_to_be_left_out(
-    text: str, chain: tuple[str, ...], passes: bool
-) -> None:
-    line = PackageLine(
-        package="transformers",
-        version="5.23.0",
-        file="masking_utils.py",
-        line=269,
-        function="_ignore_causal_mask_sdpa",
-    )
-    ways = tuple(replace(line, file=file, function="forward") for file in chain)
-    finding = Finding(
-        rule="KGP201",
-        level=Level.WARNING,
-        message="",
-        location=Location(file=FILE, line=1, text=text),
-        library=line,
-        reads=Reads(operator=READ, events=8, in_steps=8, steps=8, chain=ways),
-    )
-
-    mended = library_switches._mended(finding, None, {}, ())
-
-    assert ("attention_mask=None" in mended.fix) is passes
-    assert mended.no_fix == ("" if passes else library_switches._MAKES_A_MASK)
 
 
 GENERATE = "out = model.generate(ids, max_new_tokens=64)"
