@@ -385,7 +385,8 @@ def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
     if span.name in _WAITS:
         return m.LimitKind.SYNC, ""
     if span.name.startswith(_PYTHON):
-        return m.LimitKind.HOST, PYTHON_BETWEEN
+        _, _, optimizer = span.name.partition(" in Optimizer.step#")
+        return m.LimitKind.HOST, f"Python of {optimizer}" if optimizer else PYTHON_BETWEEN
     if span.name in _ALLOCATES:
         return m.LimitKind.HOST, span.name
     if span.on_cpu:

@@ -451,6 +451,14 @@ def test_operators_that_launch_nothing_are_no_launches() -> None:
     assert leading(report(waited_for=waited_for)) == (LimitKind.HOST, limits.LAUNCH_NOTHING)
 
 
+def test_an_optimizers_own_python_is_no_launch() -> None:
+    own = f"{limits._PYTHON[0]} in Optimizer.step#AdamW8bit.step"
+
+    found = leading(report(waited_for=idle(**{own: 60, "aten::mm": 10, "aten::add": 10})))
+
+    assert found == (LimitKind.HOST, "Python of AdamW8bit.step")
+
+
 def test_steps_that_vary_do_not_matter_where_the_gpu_is_busy_throughout() -> None:
     # The CPU runs ahead, and waits where the queue is full: its own steps differ, the GPU's do not.
     found = report(busy_us=390.0, spread=3.0, placed={Bound.COMPUTE: 300.0})

@@ -232,7 +232,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
-        exit=record.exit,
+        exit=_ended(record),
         probe_exit=record.probe_exit,
         step=times.step_time(record.timing),
         evaluation_time=times.evaluation_time(record.timing),
@@ -277,12 +277,26 @@ def _long_steps(run: RunEvidence) -> m.LongSteps | None:
     return None if isinstance(paid, m.Skipped) else times.long_steps(paid.usual)
 
 
+def _ended(run: m.RunRecord) -> m.Exit:
+    """What raises without listeners as well is the program's own."""
+    control = run.control
+    if isinstance(control, m.Control) and control.exit.outcome is m.Outcome.RAISED:
+        return replace(run.exit, through=())
+    return run.exit
+
+
+@m.skippable
 def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:
-    """The rerun's without listeners, if there was one."""
+    """The rerun's without listeners, if there was one. That with them is no account of a program
+    which they ended."""
     if run.script is None:
         return m.Skipped("only a script is run from its first line to its end")
     timed = run.timing.account if isinstance(run.timing, m.TimingPass) else run.timing
-    return timed if isinstance(timed, m.ScriptAccount) else run.script.account
+    if isinstance(timed, m.ScriptAccount):
+        return timed
+    if run.control is not None:
+        m.known(run.compile)  # skipped where they ended it
+    return run.script.account
 
 
 def _agreement(
@@ -301,9 +315,9 @@ def _agreement(
 def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> m.Figure:
     if not compiled.call_us:
         return m.Skipped("calls were not observed, only the compilations in them")
-    if script is not None and script.is_one_window:
+    if script and script.is_one_window:
         return m.Skipped("the program has no steps")
-    if script is not None and script.left_out:
+    if script and script.left_out:
         return m.Skipped("where the first optimizer step began is not known")
     return compiled.call_us[0] / 1e6
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
@@ -431,31 +431,27 @@ def _cond(
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
-    findings = []
-    for event in events:
-        rule = next(rule for rule in RULES if rule.id == event.rule)
-        pairs = "; ".join(event.pairs[:4]) + (
-            f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else ""
-        )
-        what = {
-            OUTPUT_INPUT.id: (
-                f"{event.function} returns memory that it shares with its arguments: {pairs}"
-            ),
-            OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
-            OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
-            COND.id: f"{pairs}: torch refuses it",
-        }[event.rule]
-        findings.append(
-            finding(
-                rule,
-                event,
-                what,
-                event.identity,
-                event.kind,
-                level=rule.level if event.serious else m.Level.NOTE,
-                related=event.related,
-                detail=event.detail,
-            )
-        )
-    return tuple(findings)
+@of_each
+def diagnose(event: Alias) -> Iterator[m.Finding]:
+    rule = next(rule for rule in RULES if rule.id == event.rule)
+    pairs = "; ".join(event.pairs[:4]) + (
+        f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else ""
+    )
+    what = {
+        OUTPUT_INPUT.id: (
+            f"{event.function} returns memory that it shares with its arguments: {pairs}"
+        ),
+        OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
+        OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
+        COND.id: f"{pairs}: torch refuses it",
+    }[event.rule]
+    yield finding(
+        rule,
+        event,
+        what,
+        event.identity,
+        event.kind,
+        level=rule.level if event.serious else m.Level.NOTE,
+        related=event.related,
+        detail=event.detail,
+    )

@@ -1,7 +1,10 @@
 """Whether compiling pays: the seconds that it takes against what a step then saves over eager's."""
 
+from collections.abc import Iterator
+
 from kgprof import model as m
 from kgprof.collectors import device_idle, graph_breaks, recompiles
+from kgprof.collectors.event import of_each
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.judge import APART, NOISY
 from kgprof.measures.economics import economics
@@ -57,29 +60,26 @@ def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     return tuple(one for one in found if not isinstance(one, m.Skipped) and one.is_decided)
 
 
-def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
-    findings = []
-    for event in events:
-        after_h = event.cold.after_s / 3600 if isinstance(event.cold, m.BreakEven) else None
-        never = event.verdict == m.Payoff.NEVER
-        if (
-            not never
-            and event.verdict != m.Payoff.LEVEL
-            and (after_h is None or after_h <= LATE_AFTER_H)
-        ):
-            continue
-        finding = m.Finding(
-            rule=NEVER_BREAKS_EVEN.id,
-            level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
-            message=event.text
-            if after_h is None
-            else f"{event.text}, which is {short(after_h)} hours of steps",
-            run=event.run,
-            fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
-            cost=_cost(event),
-        )
-        findings.append(finding)
-    return tuple(findings)
+@of_each
+def diagnose(event: m.Economics) -> Iterator[m.Finding]:
+    after_h = event.cold.after_s / 3600 if isinstance(event.cold, m.BreakEven) else None
+    never = event.verdict == m.Payoff.NEVER
+    if (
+        not never
+        and event.verdict != m.Payoff.LEVEL
+        and (after_h is None or after_h <= LATE_AFTER_H)
+    ):
+        return
+    yield m.Finding(
+        rule=NEVER_BREAKS_EVEN.id,
+        level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
+        message=event.text
+        if after_h is None
+        else f"{event.text}, which is {short(after_h)} hours of steps",
+        run=event.run,
+        fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
+        cost=_cost(event),
+    )
 
 
 @m.skippable

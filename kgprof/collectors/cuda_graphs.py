@@ -19,7 +19,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_sizes import GraphSizes, graph_sizes, inputs
 from kgprof.collectors.recompiles import place_of
@@ -420,11 +420,10 @@ def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[CudaGraphs, ...]) -> tuple[m.Finding, ...]:
-    return tuple(finding for event in events if event.requested for finding in _judge(event))
-
-
-def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
+@of_each
+def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
+    if not event.requested:
+        return
     for skip in event.skips:
         yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
     for cut in event.partitions:

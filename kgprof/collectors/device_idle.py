@@ -26,7 +26,7 @@ from kgprof.collectors import (
     slow_operators,
     syncs,
 )
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.collectors.library_switches import keeps_sizes
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.measures import kernels
@@ -304,11 +304,10 @@ def _sizes_change(run: RunEvidence) -> bool:
     )
 
 
-def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events if event.idle_share >= IDLE_SHARE)
-
-
-def _finding(event: DeviceTime) -> m.Finding:
+@of_each
+def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
+    if event.idle_share < IDLE_SHARE:
+        return
     rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
     expected = event.is_launching and event.run.mode == m.EAGER
     taken = f"step: median of {event.samples:,} steps, TIMING"
@@ -333,7 +332,7 @@ def _finding(event: DeviceTime) -> m.Finding:
             fix = WHOLE_SEQUENCE.format(plural(event.rnn_calls, "call"))
         elif event.rnn_calls:
             no_fix = event.against_graphs
-    return finding(
+    yield finding(
         rule,
         event,
         _message(event),

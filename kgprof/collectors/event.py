@@ -1,9 +1,13 @@
 """What collectors have in common: an event of one run, and the finding that a rule makes of it."""
 
-from typing import TypedDict, Unpack
+from collections.abc import Callable, Iterable
+from typing import TypedDict, TypeVar, Unpack
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading.evidence import Evidence, RunEvidence
+
+T = TypeVar("T")
 
 
 class Event(m.Model):
@@ -52,3 +56,17 @@ def finding(
         fingerprint=fingerprint(rule.id, event.run, *identity),
         **details,
     )
+
+
+def on_gpu(
+    of_run: Callable[[RunEvidence], Iterable[T]],
+) -> Callable[[Evidence], tuple[T, ...]]:
+    """Make what collects the events of one run a collector of those of all runs on a GPU."""
+    return lambda evidence: tuple(event for run in evidence.on_gpu for event in of_run(run))
+
+
+def of_each(
+    findings: Callable[[T], Iterable[m.Finding]],
+) -> Callable[[tuple[T, ...]], tuple[m.Finding, ...]]:
+    """Make what judges one event a judge of all events."""
+    return lambda events: tuple(each for event in events for each in findings(event))

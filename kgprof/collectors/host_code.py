@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from kgprof import limits
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each, on_gpu
 from kgprof.measures import kernels
 from kgprof.measures.traced_steps import Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import figure
 
 WORTH_SHARE = 0.2  # of the step
@@ -57,12 +57,9 @@ class HostCode(Event):
     extent: Extent
 
 
-def collect(evidence: Evidence) -> tuple[HostCode, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[HostCode]:
     """Of the scripts on a GPU whose lines were sampled in TRACE."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     trace, traced = run.record.trace, run.once(traced_steps)
     found = run.once(kernels.of_trace)
     if isinstance(trace, m.Skipped) or trace.host_lines is None:
@@ -112,21 +109,17 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
         )
 
 
-def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
-    return tuple(
-        _finding(event)
-        for event in events
-        if min(event.function_us, event.waits_us) >= WORTH_SHARE * event.traced_us
-        # torch.profiler slows the CPU down: without it the GPU may be busy all the time
-        and event.idle_us >= WORTH_SHARE * event.extent.step_us
-    )
-
-
-def _finding(event: HostCode) -> m.Finding:
+@of_each
+def diagnose(event: HostCode) -> Iterator[m.Finding]:
+    if min(event.function_us, event.waits_us) < WORTH_SHARE * event.traced_us:
+        return
+    # torch.profiler slows the CPU down: without it the GPU may be busy all the time
+    if event.idle_us < WORTH_SHARE * event.extent.step_us:
+        return
     name = event.function.replace(".<locals>", "")
     where = "the script's own level" if name == "<module>" else f"{name}()"
     function, step = figure(event.function_us / 1e3), figure(event.traced_us / 1e3)
-    return finding(
+    yield finding(
         HOST_CODE,
         event,
         f"the GPU waits for Python code: {where} takes {function} of {step} ms per traced step",

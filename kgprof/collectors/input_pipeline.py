@@ -8,16 +8,26 @@ import msgspec
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
-from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
+from kgprof.collectors.event import Event, finding, of_each, on_gpu
+from kgprof.collectors.syncs import PINNED
+from kgprof.measures.traced_steps import WORTH_SHARE, Extent, TracedSteps, traced_steps
 from kgprof.reading import launches
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.timeline import NOBODY
 from kgprof.wording import plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
+_DRAWS = "aten::random_"  # the seed of an iterator, where it is made
+KEEP = (
+    "batch = next(iter(DataLoader(...)))  # once, before the loop, if its items stay the same: an "
+    "epoch has one batch, so no worker can load ahead"
+)
+ONCE_AN_EPOCH = (
+    "most of the wait lies where an epoch begins, with persistent_workers=True: the first batch of "
+    "an epoch cannot be loaded ahead"
+)
 UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
@@ -84,8 +94,7 @@ class InputWait(Event):
     copy_us: float = 0.0  # as ``idle_us``; device time of the copies
     # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
     count: int = 0
-    workers: bool = False  # of a loader: it has worker processes
-    loads_nothing: bool = False  # the run has no DataLoader
+    fix: str = ""  # of a loader
     clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
     @property
@@ -93,12 +102,9 @@ class InputWait(Event):
         return self.idle_us + self.copy_us
 
 
-def collect(evidence: Evidence) -> tuple[InputWait, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[InputWait]:
     """Of the runs on a GPU whose TRACE can be read."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped):
         return
@@ -121,7 +127,11 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             rule=SLOW_DATA_LOADER,
             idle_us=max(0.0, us - max(traced.work_us)),
             extent=extent,
-            workers=timing.loader_workers > 0 or (len(loading) > 0 and not without),
+            fix=_loader_fix(
+                run,
+                timing.loader_workers > 0 or (len(loading) > 0 and not without),
+                more="persistent_workers=True",
+            ),
             clocked_us=us,
         )
     elif waited_us is not None:
@@ -131,7 +141,7 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             idle_us=waited_us,
             count=len(loading),
             extent=traced.extent,
-            workers=not without,
+            fix=_loader_fix(run, not without, *_epochs(traced, loading)),
         )
     pageable = columns.named(m.PAGEABLE)[traced.work.events]
     if pageable.any():
@@ -146,8 +156,45 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             copy_us=traced.device_us(pageable),
             count=int(pageable.sum()),
             extent=traced.extent,
-            loads_nothing=run.once(loads_nothing),
         )
+
+
+def _epochs(traced: TracedSteps, loading: launches.Indices) -> tuple[bool, bool]:
+    """Whether each step has a call of next() that gives no batch, and then one of a new iterator;
+    and whether most of the time in next() lies in steps with one call more than usual."""
+    columns = traced.columns
+    calls = loading[np.argsort(columns.start_ns[loading])]
+    starts_ns, ends_ns = columns.start_ns[calls], columns.end_ns[calls]
+    step = np.searchsorted(np.sort(traced.steps[:, 0]), starts_ns, side="right")
+    number = np.bincount(step)[step]
+    begins = number == np.median(number) + 1
+    drawn_ns = np.sort(columns.start_ns[columns.named(_DRAWS)])
+    made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
+    one_batch = bool((number == 2).all() and made[::2].all())
+    return one_batch, 2 * columns.lasted_ns(calls[begins]) > columns.lasted_ns(calls)
+
+
+def _loader_fix(
+    run: RunEvidence,
+    workers: bool,
+    one_batch: bool = False,
+    at_epochs: bool = False,
+    more: str = "prefetch_factor=...",
+) -> str:
+    """Without the options that the program gives; empty where no other helps."""
+    if one_batch:
+        return KEEP
+    options, than_now = ["num_workers=4", "persistent_workers=True", "pin_memory=True"], ""
+    if workers and at_epochs:
+        options = ["persistent_workers=True"]
+    elif workers:
+        options, than_now = ["num_workers=...", more], "  # more than now"
+    new = [
+        each
+        for each in options
+        if not each.endswith("True") or not run.source.gives(each.partition("=")[0])
+    ]
+    return f"DataLoader({', '.join(('...', *new))}){than_now}" if new else ""
 
 
 def loader_us(run: RunEvidence) -> float | None:
@@ -171,15 +218,6 @@ def loader_us(run: RunEvidence) -> float | None:
     return min(taken_us, traced.without_work_us)
 
 
-def loads_nothing(run: RunEvidence) -> bool:
-    """Whether it has no DataLoader, by TIMING's clock or in the traced steps; False where neither
-    was taken."""
-    traced = run.once(traced_steps)
-    if clocked_us := getattr(run.record.timing, "loader_us", ()):
-        return not any(clocked_us)
-    return not isinstance(traced, m.Skipped) and not len(_loading(traced.columns))
-
-
 def clocked_share(timing: m.TimingPass) -> float:
     """Of the time of all timed steps, what passed in ``next()``; nothing where one of them has most
     of that, as the start of worker processes has."""
@@ -201,18 +239,15 @@ def _loading(columns: Columns) -> launches.Indices:
     return np.flatnonzero(columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op"))
 
 
-def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
-    return tuple(
-        _finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.extent.step_us
-    )
-
-
-def _finding(event: InputWait) -> m.Finding:
+@of_each
+def diagnose(event: InputWait) -> Iterator[m.Finding]:
+    if event.lost_us < WORTH_SHARE * event.extent.step_us:
+        return
     extent = event.extent
     steps = event.extent.words
     share = extent.share(event.lost_us)
     if event.rule is SLOW_DATA_LOADER:
-        fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
+        fix = event.fix
         message = (
             f"the GPU waits for the DataLoader: {share}, "
             f"next() called {plural(event.count, 'time')} in {steps}"
@@ -225,28 +260,20 @@ def _finding(event: InputWait) -> m.Finding:
             )
             how = "the time in next() of the DataLoader, mean of all steps"
             what = "time in next() of the DataLoader beyond the most GPU work of a traced step"
-        if event.workers and event.clocked_us:
-            fix = "DataLoader(..., num_workers=..., persistent_workers=True)  # more than now"
-        elif event.workers:
-            fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
-        pinned = (
-            "DataLoader(..., pin_memory=True) for its batches, or tensor.pin_memory() beforehand"
-        )
-        if event.loads_nothing:
-            pinned = "tensor.pin_memory() beforehand"
-        fix = f'x.to("cuda", non_blocking=True)  # from pinned memory: {pinned}'
+        fix = f'x.to("cuda", non_blocking=True)  # {PINNED}'
         message = (
             f"copies to the GPU from pageable memory: {share}, "
             f"{plural(event.count, 'copy', 'copies')} in {steps}"
         )
         what = "copy time, and GPU idle time meanwhile"
         how = "the copies' time and GPU idle time inside the calls that copy"
-    return finding(
+    yield finding(
         event.rule,
         event,
         message,
         cost=extent.cost(event.lost_us, what),
         saves=extent.saving(event.clocked_us or event.lost_us, how),
         fix=fix,
+        no_fix="" if fix else ONCE_AN_EPOCH,
     )

@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from importlib import resources
 from pathlib import PurePosixPath
 from typing import Any
@@ -81,6 +80,10 @@ _WAIT = (
     "no known argument avoids this wait: call what leads there less often, or write that part "
     "yourself"
 )
+_PASSES = (
+    "the library passes non_blocking on: give it non_blocking=True where the program can, and "
+    "memory that is pinned"
+)
 _WAITS = (
     "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
     "often"
@@ -94,11 +97,6 @@ _ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _LOSS = "loss.backward()"
-_MASK = "attention_mask"
-_LONGEST = 11  # lines of a chain: further ones may be left out
-_MAKES_A_MASK = (
-    "no mask is passed here: the library makes one and reads it; torch.compile(model) reads none"
-)
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
 _RNN = "allow_rnn"
@@ -258,8 +256,6 @@ def _mended(
     )
     spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
     of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
-    if _asks_for_no_mask(finding):
-        return replace(finding, no_fix=finding.no_fix or _MAKES_A_MASK)
     known = _known(finding, useless)
     # What comes next may need the size, and torch then raises: untried, it is torch's own hint.
     if known and (_DYNAMIC not in known or _DYNAMIC in tried):
@@ -281,33 +277,6 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
-
-
-def _asks_for_no_mask(finding: m.Finding) -> bool:
-    """Whether what the table has for a read of a mask is to pass none, and the line, which calls a
-    model itself, passes none."""
-    place, reads = finding.location, finding.reads
-    if place is None or reads is None or f"{_MASK}=None" not in _known(finding, ()):
-        return False
-    # else a trainer or a pipeline calls it, with a mask of its own
-    callers = (one for one in reads.chain if not one.file.startswith("utils/"))
-    outermost = next(callers, None)
-    is_cut = len(reads.chain) >= _LONGEST
-    if is_cut or outermost is None or "/modeling_" not in outermost.file:
-        return False
-    with suppress(SyntaxError):
-        calls = [
-            each for each in ast.walk(ast.parse(place.text.strip())) if isinstance(each, ast.Call)
-        ]
-        return all(_passes_one(call) for call in calls)
-    return False
-
-
-def _passes_one(call: ast.Call) -> bool:
-    """Tell a call with one argument at most, or named ones without a mask."""
-    names = {each.arg for each in call.keywords}
-    is_starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return len(call.args) < 2 and not is_starred and names.isdisjoint((None, _MASK))
 
 
 def _is_of_a_loss(place: m.Location) -> bool:
@@ -487,7 +456,7 @@ def _known(finding: m.Finding, useless: Collection[str]) -> str:
         (one, line)
         for one in table
         for line, here in places
-        if (here or one.below) and _is_at(one, line)
+        if (here or one.below) and _is_at(one, line, finding.library)
     )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
     return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
@@ -519,12 +488,13 @@ def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
     return replace(finding, refusal=refusal)
 
 
-def _is_at(switch: Switch, line: m.PackageLine) -> bool:
+def _is_at(switch: Switch, line: m.PackageLine, reads: m.PackageLine | None = None) -> bool:
+    """``reads``: the innermost line, where that is another one."""
     here = line.package in switch.packages and line.file.endswith(switch.file)
     return (
         here
         and _last(line.function) in switch.functions
-        and any(word in line.text for word in switch.words)
+        and any(word in (reads or line).text for word in switch.words)
     )
 
 
@@ -549,7 +519,8 @@ def _without_switch(
         if direct and not way.chain:
             reads = f"{_last(library.function)}() reads: {_ELSEWHERE}"
             return replace(finding, no_fix=reads if is_read else _WAITS)
-        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else _WAIT)
+        wait = _PASSES if "non_blocking" in library.text else _WAIT
+        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else wait)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):

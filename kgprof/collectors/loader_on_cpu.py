@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import fmean, median
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.collectors.input_pipeline import UNEVEN, clocked_share
 from kgprof.measures.traced_steps import Extent
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -73,13 +73,10 @@ def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
     yield LoaderOnCpu(run=run.key, loader_us=taken_us, extent=extent, workers=timing.loader_workers)
 
 
-def diagnose(events: tuple[LoaderOnCpu, ...]) -> tuple[m.Finding, ...]:
-    return tuple(
-        _finding(event) for event in events if event.loader_us >= WORTH_SHARE * event.extent.step_us
-    )
-
-
-def _finding(event: LoaderOnCpu) -> m.Finding:
+@of_each
+def diagnose(event: LoaderOnCpu) -> Iterator[m.Finding]:
+    if event.loader_us < WORTH_SHARE * event.extent.step_us:
+        return
     extent = event.extent
     loader, step = figure(event.loader_us / 1e3), figure(extent.step_us / 1e3)
     its = "without worker processes"
@@ -88,7 +85,7 @@ def _finding(event: LoaderOnCpu) -> m.Finding:
         its = f"with {plural(event.workers, 'worker process', 'worker processes')}"
         advice = "or try more of them where there are cores that the step does not use"
     each = "means" if extent.whole else "medians"
-    return finding(
+    yield finding(
         LOADER_ON_CPU,
         event,
         f"next() of the DataLoader, {its}, takes {extent.share(event.loader_us)}: {loader} "

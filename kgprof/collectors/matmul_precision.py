@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each, on_gpu
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural
 
 FIRST_WITH_TF32 = (8, 0)  # compute capability
@@ -129,12 +129,9 @@ class SlowProducts(Event):
     backward: bool
 
 
-def collect(evidence: Evidence) -> tuple[SlowProducts, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[SlowProducts]:
     """Of the runs whose step is bound by a GPU that has tensor cores for TF32."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     traced = run.once(traced_steps)
     if (
         isinstance(traced, m.Skipped)
@@ -197,16 +194,13 @@ _FIXES = {
 }
 
 
-def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
-    return tuple(
-        _finding(event) for event in events if event.device_us >= WORTH_SHARE * event.extent.step_us
-    )
-
-
-def _finding(event: SlowProducts) -> m.Finding:
+@of_each
+def diagnose(event: SlowProducts) -> Iterator[m.Finding]:
+    if event.device_us < WORTH_SHARE * event.extent.step_us:
+        return
     share = event.extent.share(event.device_us)
     kernels = f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share}"
-    return finding(
+    yield finding(
         event.rule,
         event,
         f"{_TEXTS[event.rule]}: {kernels}",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
 from kgprof.reading.evidence import Evidence
@@ -125,38 +125,34 @@ def writes(tensors: RunTensors) -> Iterator[Mutation]:
                 )
 
 
-def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
-    findings = []
-    for event in events:
-        names, several = ", ".join(event.names), len(event.names) > 1
-        captured = (
-            "captured tensors without fixed addresses"
-            if several
-            else "a captured tensor without a fixed address"
-        )
-        fixed = "which are at fixed addresses" if several else "which is at a fixed address"
-        by = (
-            f" ({', '.join(event.operators)})"
-            if event.operators
-            else ", by an operator whose line was not observed"
-        )
-        what = {
-            ARGUMENT: (
-                f"the compiled {event.function} writes to its "
-                f"argument{'s' if several else ''} {names}{by}"
-            ),
-            CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
-            FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
-        }[event.kind]
-        findings.append(
-            finding(
-                INPUT_MUTATED,
-                event,
-                what,
-                event.identity,
-                *event.names,
-                level=m.Level.NOTE if event.kind == FIXED else None,
-                names=event.names,
-            )
-        )
-    return tuple(findings)
+@of_each
+def diagnose(event: Mutation) -> Iterator[m.Finding]:
+    names, several = ", ".join(event.names), len(event.names) > 1
+    captured = (
+        "captured tensors without fixed addresses"
+        if several
+        else "a captured tensor without a fixed address"
+    )
+    fixed = "which are at fixed addresses" if several else "which is at a fixed address"
+    by = (
+        f" ({', '.join(event.operators)})"
+        if event.operators
+        else ", by an operator whose line was not observed"
+    )
+    what = {
+        ARGUMENT: (
+            f"the compiled {event.function} writes to its "
+            f"argument{'s' if several else ''} {names}{by}"
+        ),
+        CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
+        FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
+    }[event.kind]
+    yield finding(
+        INPUT_MUTATED,
+        event,
+        what,
+        event.identity,
+        *event.names,
+        level=m.Level.NOTE if event.kind == FIXED else None,
+        names=event.names,
+    )

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each, on_gpu
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural
 
 _STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
@@ -70,14 +70,11 @@ class OptimizerTime(Event):
         return self.sure_idle_us > self.device_us
 
 
-def collect(evidence: Evidence) -> tuple[OptimizerTime, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[OptimizerTime]:
     """Of the runs on a GPU in whose TRACE an optimizer of torch.optim steps. Where a backward pass
     lies in its step, that has a closure, as Lightning's have: what of it is the optimizer's own is
     not told apart."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped):
         return
@@ -105,16 +102,10 @@ def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
     )
 
 
-def diagnose(events: tuple[OptimizerTime, ...]) -> tuple[m.Finding, ...]:
-    return tuple(
-        _finding(event)
-        for event in events
-        if not event.fused
-        and event.device_us + event.sure_idle_us >= WORTH_SHARE * event.extent.step_us
-    )
-
-
-def _finding(event: OptimizerTime) -> m.Finding:
+@of_each
+def diagnose(event: OptimizerTime) -> Iterator[m.Finding]:
+    if event.fused or event.device_us + event.sure_idle_us < WORTH_SHARE * event.extent.step_us:
+        return
     name, extent = event.optimizer or "the optimizer", event.extent
     known_us, what = event.device_us + event.idle_us, "GPU time of the optimizer, and GPU idle"
     what, how = f"{what} while it ran", "GPU time, and GPU idle time while it ran on the CPU"
@@ -130,7 +121,7 @@ def _finding(event: OptimizerTime) -> m.Finding:
     elif event.is_mostly_cpu and m.PassName.TIMING not in extent.measured_in:
         saves = m.Skipped("most of it is CPU time, which was only seen under torch.profiler")
     named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
-    return finding(
+    yield finding(
         UNFUSED_OPTIMIZER,
         event,
         f"{name}.step() is not fused: {plural(event.launches, 'kernel')} in {extent.words}, {said}",

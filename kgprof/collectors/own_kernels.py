@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each, on_gpu
 from kgprof.measures.traced_steps import Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.source_text import SourceText
 from kgprof.wording import figure, plural
 
@@ -50,12 +50,9 @@ class OwnKernel(Event):
     extent: Extent
 
 
-def collect(evidence: Evidence) -> tuple[OwnKernel, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[OwnKernel]:
     """Of the runs on a GPU whose TRACE can be read."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[OwnKernel]:
     traced = run.once(traced_steps)
     kernels = _triton_kernels(run.source)
     if isinstance(traced, m.Skipped) or not kernels:
@@ -91,14 +88,13 @@ def _is_jitted(function: ast.FunctionDef) -> bool:
     return any(ast.unparse(each).startswith("triton.jit") for each in function.decorator_list)
 
 
-def diagnose(events: tuple[OwnKernel, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events if event.share >= MUCH)
-
-
-def _finding(event: OwnKernel) -> m.Finding:
+@of_each
+def diagnose(event: OwnKernel) -> Iterator[m.Finding]:
+    if event.share < MUCH:
+        return
     extent, each_us = event.extent, event.device_us * max(1, event.extent.steps) / event.launches
     launches = f"{plural(event.launches, 'launch', 'launches')} in {extent.words}"
-    return finding(
+    yield finding(
         OWN_KERNEL,
         event,
         f"the kernel {event.kernel} does {100 * event.share:.0f} % of the GPU's work: {launches}, "

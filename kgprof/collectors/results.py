@@ -1,7 +1,9 @@
 """Whether the runs computed the same thing, and all of it: a fast wrong answer is not fast."""
 
+from collections.abc import Iterator
+
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
@@ -84,21 +86,19 @@ def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
     return tuple(events)
 
 
-def diagnose(events: tuple[ResultEvent, ...]) -> tuple[m.Finding, ...]:
-    findings = []
-    for event in events:
-        if event.agreement is not None and event.agreement.verdict == "different":
-            findings.append(_differs(event, event.agreement))
-        if event.unfinished:
-            units = plural(event.units, event.unit.name, event.unit.plural)
-            unfinished = finding(
-                WORK_UNFINISHED,
-                event,
-                f"{event.unfinished:,} of {units} are unfinished",
-                count=event.unfinished,
-            )
-            findings.append(unfinished)
-    return tuple(findings)
+@of_each
+def diagnose(event: ResultEvent) -> Iterator[m.Finding]:
+    if event.agreement is not None and event.agreement.verdict == "different":
+        yield _differs(event, event.agreement)
+    if event.unfinished:
+        units = plural(event.units, event.unit.name, event.unit.plural)
+        unfinished = finding(
+            WORK_UNFINISHED,
+            event,
+            f"{event.unfinished:,} of {units} are unfinished",
+            count=event.unfinished,
+        )
+        yield unfinished
 
 
 def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:

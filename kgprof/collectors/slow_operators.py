@@ -4,10 +4,10 @@ from collections.abc import Iterator, Set
 
 from kgprof import limits
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, on_gpu
 from kgprof.measures import kernels
 from kgprof.measures.traced_steps import Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import figure
 
 WORTH_SHARE = 0.2  # of the step
@@ -67,11 +67,8 @@ class SlowOperator(Event):
         return takes_much and total_us >= SLOW_US * max(1, self.launches)
 
 
-def collect(evidence: Evidence) -> tuple[SlowOperator, ...]:
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[SlowOperator]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[SlowOperator]:
     traced, found = run.once(traced_steps), run.once(kernels.of_trace)
     if isinstance(traced, m.Skipped) or isinstance(found, m.Skipped) or not found.steps:
         return

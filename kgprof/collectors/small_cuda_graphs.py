@@ -7,9 +7,9 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, graph_breaks, skipped_frames
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, on_gpu
 from kgprof.measures.traced_steps import Extent, traced_steps
-from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES
 from kgprof.wording import figure
 
@@ -57,13 +57,10 @@ class GraphReplays(Event):
     extent: Extent
 
 
-def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
+@on_gpu
+def collect(run: RunEvidence) -> Iterator[GraphReplays]:
     """Of the runs on a GPU whose TRACE marks steps and holds launches of CUDA graphs: the rule
     counts them per step."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
-
-
-def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped) or not traced.extent.steps:
         return

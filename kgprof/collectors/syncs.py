@@ -168,8 +168,8 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = (
-    "from pinned memory: tensor.pin_memory() beforehand; of a DataLoader with pin_memory=True the "
-    "batch itself, and nothing that is made of it"
+    "from pinned memory: of a DataLoader with pin_memory=True the batch itself or a view of it, "
+    "nothing that is computed from it; of others tensor.pin_memory() beforehand"
 )
 LOADED = (
     "on the CPU, and no CUDA tensor out of a dataset or a collate_fn; then copy each batch once, "
@@ -823,7 +823,8 @@ def _filled(call: ast.Call) -> str:
 
 def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
-    does something else: who gets a returned value, or an entry of a dict, may need a number.
+    does something else: who gets a returned value, or an entry of a dict, may need a number. An
+    optimizer reads a tensor in its group.
 
     ``read_in``: a line that may need one of what is kept.
     """
@@ -833,6 +834,8 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     except (SyntaxError, ValueError):
         return ""
     match statement:
+        case ast.AugAssign(target=ast.Subscript() as entry) if "group" in ast.unparse(entry.value):
+            return ""
         case (
             ast.AugAssign(target=name, value=kept)
             | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
@@ -842,7 +845,7 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
             if many != appends:  # so that the list holds the tensors themselves
                 later = f"tensors: use torch.stack({ast.unparse(name)}).tolist()"
             later += f" from line {read_in} on" if read_in else " after the loop"
-        case ast.Assign(value=ast.BinOp() as kept):
+        case ast.Assign(targets=[ast.Name() | ast.Attribute()], value=ast.BinOp() as kept):
             later = "a tensor: read it where you need the number"
         case _:
             return ""

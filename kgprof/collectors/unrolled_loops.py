@@ -8,7 +8,7 @@ line's own share, and how often each of its operators comes again, tell an unrol
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.event import Event, finding
+from kgprof.collectors.event import Event, finding, of_each
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import Compiled, RunTrace
 from kgprof.wording import figure
@@ -109,14 +109,11 @@ def _loop(
     )
 
 
-def diagnose(events: tuple[UnrolledLoop, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events)
-
-
-def _finding(event: UnrolledLoop) -> m.Finding:
+@of_each
+def diagnose(event: UnrolledLoop) -> Iterator[m.Finding]:
     measured = (m.PassName.COMPILE,)
     took = f"{figure(event.seconds)} s"
-    return finding(
+    yield finding(
         UNROLLED,
         event,
         f"this loop was unrolled: {event.operators:,} of the {event.of:,} operators of "

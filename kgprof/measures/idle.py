@@ -29,7 +29,7 @@ LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator comp
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 # Annotations that torch 2.11 to 2.13 make.
 _OF_TORCH = (
-    *(m.LOADER_PREFIX, "Optimizer.", "## Call", "Torch-Compiled Region"),
+    *(m.LOADER_PREFIX, "## Call", "Torch-Compiled Region"),
     *("DataParallel.", "DistributedDataParallel.", "nccl:", "c10d::", "gloo:"),
 )
 

@@ -340,7 +340,7 @@ class Action(Model):
         """By file."""
         found: dict[str, list[int]] = {}
         for place in (self.location, *self.also):
-            if place is not None:
+            if place:
                 found.setdefault(place.file, []).append(place.line)
         return found
 

@@ -244,7 +244,11 @@ class RunReport(Model):
         if (failure := self.exit.failure) is None:
             return f"{self.key.slug} {self.exit.words}"
         place = f"{failure.location.file.rpartition('/')[2]}:{failure.location.line}"
-        return f"{place}: {opening(failure.error)} ({self.key.slug}, {self.exit.where})"
+        said = f"{place}: {opening(failure.error)} ({self.key.slug}, {self.exit.where})"
+        if not self.exit.through:
+            return said
+        hooks = " and ".join(self.exit.through)
+        return f"{said}; it came through kgprof's {hooks}, and no run without says whose it is"
 
 
 Runs = Sequence[RunReport]

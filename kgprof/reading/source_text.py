@@ -229,9 +229,10 @@ class SourceText:
 
     def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int]:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
-        by it or by another one of the innermost loop around it, or of its function outside of any;
-        or whether it is a list that begins with entries of another kind. And the first line behind
-        that loop that reads it; 0 where its function has none."""
+        by it or by another one of the innermost loop around it, before that in a loop around both,
+        or by its function outside of any; or whether it is a list that begins with entries of
+        another kind. And the first line behind that loop that reads it; 0 where its function has
+        none."""
         nodes = list(ast.walk(self.tree(file)))
         keeping = [node for node in nodes if isinstance(node, _Keeping) and is_on(node, line)]
         scopes = [node for node in nodes if isinstance(node, _Scope) and is_on(node, line)]
@@ -242,6 +243,7 @@ class SourceText:
         own = set(ast.walk(_place_of_what_is_kept(statement)))
         around = [scope for scope in scopes if isinstance(scope, _Function)]
         last = scopes[-1].end_lineno or line
+        loops = [scope for scope in scopes if scope not in around]
         reads = [
             node
             for node in ast.walk(around[-1] if around else self.tree(file))
@@ -250,7 +252,8 @@ class SourceText:
             and node not in own
             and ast.unparse(node) == kept
         ]
-        in_loop = any(is_on(scopes[-1], node.lineno) for node in reads)
+        outermost = loops[0] if loops else scopes[-1]
+        in_loop = any(outermost.lineno <= node.lineno <= last for node in reads)
         later = min((node.lineno for node in reads if node.lineno > last), default=0)
         return _begins_filled(nodes, kept) or in_loop, later
 
@@ -531,6 +534,11 @@ class SourceText:
     def packs_sequences(self) -> bool:
         """Whether the program packs sequences: torch traces no RNN that is given such."""
         return bool(self._with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
+
+    def gives(self, option: str) -> bool:
+        """Whether the program gives an option a value other than False."""
+        given = re.compile(rf"""\b{option}["']?\s*[=:](?!\s*False)""")
+        return any(given.search(self._text(file)) for file in self._with(option))
 
     @property
     def schedulers(self) -> tuple[str, ...]:

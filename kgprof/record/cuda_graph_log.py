@@ -4,9 +4,14 @@ its log alone.
 A filter stands on the three loggers themselves, so it hears them whatever the user's log shows. The
 function that logged is kept with each message: it tells what a message is about, where the wording
 changes from release to release.
+
+torch computes the reason of a recording again for this log alone, and in torch 2.11 to 2.13 that
+raises for a partitioned graph, whose inputs are not those that were recorded: while this listens,
+there is no reason then.
 """
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,7 +20,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.source import Source, aside
+from kgprof.record.source import Source, aside, replace, when_imported
 
 LOGGERS = tuple(
     f"torch._inductor.{module}.__cudagraphs"
@@ -23,6 +28,7 @@ LOGGERS = tuple(
 )
 ROWS = 5000
 TEXT = 8000  # characters of one message: a recording lists every input
+_TREES = "torch._inductor.cudagraph_trees"
 
 
 class CudaGraphLog(Source):
@@ -56,6 +62,8 @@ class CudaGraphLog(Source):
             undo.callback(logger.removeFilter, heard)
             logger.setLevel(logging.DEBUG)
             logger.addFilter(heard)
+        replaced = undo.enter_context(ExitStack())  # ``undo`` is handed on before the import
+        when_imported(_TREES, lambda: _give_reasons_without_raising(replaced), undo)
 
     @aside
     def take(self, record: logging.LogRecord) -> None:
@@ -75,3 +83,16 @@ class CudaGraphLog(Source):
                 text=record.getMessage()[:TEXT],
             )
         )
+
+
+def _give_reasons_without_raising(undo: ExitStack) -> None:
+    trees = sys.modules[_TREES]
+    reason = trees.log_data_ptr_mismatch
+
+    def given(*args: Any) -> str:
+        try:
+            return str(reason(*args))
+        except Exception:  # noqa: BLE001
+            return f"{args[-1]}."  # what changed, without the inputs
+
+    replace(trees, "log_data_ptr_mismatch", given, undo)

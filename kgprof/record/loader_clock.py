@@ -27,12 +27,11 @@ class LoaderClock:
             if threading.current_thread() is not threading.main_thread():
                 return following(iterator)
             self.workers = max(self.workers, iterator._num_workers)
-            before_ns = self.spent_ns
-            began_ns = time.perf_counter_ns()
+            began_ns = time.perf_counter_ns() - self.spent_ns
             try:
                 return following(iterator)
             finally:  # what a loader inside of this one took is a part of it
-                self.spent_ns = before_ns + time.perf_counter_ns() - began_ns
+                self.spent_ns = time.perf_counter_ns() - began_ns
 
         not_compiled(timed)
         replace(iterator_class, "__next__", timed, undo)

@@ -287,8 +287,8 @@ class StepMarks(Source):
                 return
             if torch._C._current_graph_task_id() != -1:
                 self._in_hooks += 1
-                return
-            self._stepped(optimizer, (*args[1:], *kwargs.values()))
+            else:
+                self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
         not_compiled(stepped, StepMarks._stepped)

@@ -96,22 +96,17 @@ def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> N
     assert actions(steps(step_us=400.0, kernels=4, kernel_us=5.0)) == [("KGP601", None)]
 
 
-@pytest.mark.parametrize(
-    ("span_us", "idle"),
-    [(900.0, ("KGP602", pytest.approx(1000.0 - 120.0))), (300.0, ("KGP601", None))],
-)
-def test_idleness_comes_after_an_optimizer_that_is_most_of_its_reason(
-    span_us: float, idle: tuple[str, object]
-) -> None:
+@pytest.mark.parametrize("span_us", [900.0, 300.0])
+def test_idleness_comes_after_an_optimizer_that_is_most_of_its_reason(span_us: float) -> None:
     # given: a step of 1,000 us with 240 small kernels of an optimizer that is not fused, in a part
-    # of it
+    # of it, in which Python runs between them
     kernels = (("kernel", "k", 0.5),) * 240
     events = launched_in(("user_annotation", "Optimizer.step#Adam.step"), *kernels, span_us=span_us)
 
     first, second = actions(traced(events, step_us=1000.0))
 
     assert first[0] == "KGP609"
-    assert second == idle
+    assert second == ("KGP601", None)
 
 
 def test_without_a_bound_the_reports_order_stands_and_three_are_enough() -> None:

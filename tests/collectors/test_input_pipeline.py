@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from kgprof.analysis import analyse
 from kgprof.collectors.device_idle import DEVICE_IDLE
-from kgprof.collectors.input_pipeline import PAGEABLE_COPY, SLOW_DATA_LOADER, collect, diagnose
+from kgprof.collectors.input_pipeline import (
+    KEEP,
+    ONCE_AN_EPOCH,
+    PAGEABLE_COPY,
+    SLOW_DATA_LOADER,
+    collect,
+    diagnose,
+)
 from kgprof.model import (
     MEAN_STEP,
     Finding,
@@ -19,7 +26,8 @@ from kgprof.model import (
     TimingPass,
 )
 from kgprof.reading.evidence import Evidence
-from tests.collectors.written_device import launched_in, traced, unlike_steps
+from tests.collectors import written
+from tests.collectors.written_device import STEPS, TRACED_US, launched_in, traced, unlike_steps
 from tests.collectors.written_gpu_time import pageable_copy, slow_loader
 
 
@@ -159,14 +167,7 @@ def test_a_copy_from_pageable_memory_costs_its_time_and_what_is_idle_in_its_call
     (finding,) = found(pageable_copy())
 
     assert (finding.rule, bound_us(finding)) == (PAGEABLE_COPY.id, 250.0)
-    assert "DataLoader" not in finding.fix
-
-    (event,) = collect(Evidence(pageable_copy()))
-    (of_a_loader,) = diagnose((replace(event, loads_nothing=False),))
-    assert of_a_loader.fix == (
-        'x.to("cuda", non_blocking=True)  # from pinned memory: DataLoader(..., pin_memory=True) '
-        "for its batches, or tensor.pin_memory() beforehand"
-    )
+    assert finding.fix.startswith('x.to("cuda", non_blocking=True)  # from pinned memory: ')
 
 
 def test_a_copy_from_pinned_memory_is_none() -> None:
@@ -176,3 +177,62 @@ def test_a_copy_from_pinned_memory_is_none() -> None:
         found(traced(launched_in(("cpu_op", "aten::copy_"), copy, span_us=250.0), step_us=None))
         == ()
     )
+
+
+def with_loader_calls(
+    *calls: tuple[tuple[float, float], ...], workers: bool = False, text: str = "", seeds: int = 1
+) -> Recording:
+    """In the n-th step calls of next() at these microseconds, of these durations, each behind the
+    seeds of iterators unless it is the first of its step; and 100 us of GPU work at the end."""
+    kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    base = {"ph": "X", "pid": 1, "tid": 1}
+    events = list(launched_in(("cpu_op", "aten::mm"), ("kernel", "k", 100.0), late_us=890.0))
+    for step, its in enumerate(calls):
+        for number, (at, us) in enumerate(its):
+            start = step * TRACED_US + at
+            name = f"enumerate(DataLoader)#{kind}.__next__"
+            called = {"cat": "user_annotation", "name": name, "ts": start, "dur": us}
+            drawn = {"cat": "cpu_op", "name": "aten::random_", "ts": start - 1, "dur": 0.5}
+            events += [{**base, **each} for each in (called, *(drawn,) * seeds * bool(number))]
+    recording = traced(events, step_us=None)
+    (run,) = recording.runs
+    return replace(recording, runs=(replace(run, records=written.records(program=text)),))
+
+
+ONE, NEXT = ((110.0, 30.0),), ((110.0, 30.0), (200.0, 500.0))
+
+
+@pytest.mark.parametrize(
+    ("calls", "workers", "text", "fix"),
+    [
+        ((NEXT,) * STEPS, False, "", KEEP),
+        ((NEXT,) * STEPS, True, "", KEEP),
+        ((NEXT, *(ONE,) * (STEPS - 1)), True, "", "DataLoader(..., persistent_workers=True)"),
+        ((NEXT, *(ONE,) * (STEPS - 1)), True, "persistent_workers=True", ""),
+        (
+            (NEXT[1:],) * STEPS,
+            True,
+            "persistent_workers=True",
+            "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now",
+        ),
+        (
+            (NEXT[1:],) * STEPS,
+            False,
+            "pin_memory=True",
+            "DataLoader(..., num_workers=4, persistent_workers=True)",
+        ),
+    ],
+)
+def test_what_helps_a_loader_follows_from_where_it_waits_and_what_it_has(
+    calls: tuple[tuple[tuple[float, float], ...], ...], workers: bool, text: str, fix: str
+) -> None:
+    (finding,) = found(with_loader_calls(*calls, workers=workers, text=text))
+
+    assert (finding.rule, finding.fix) == (SLOW_DATA_LOADER.id, fix)
+    assert (finding.no_fix == ONCE_AN_EPOCH) is (not fix)
+
+
+def test_two_loaders_in_each_step_are_no_epochs_of_one_batch() -> None:
+    (finding,) = found(with_loader_calls(*(NEXT,) * STEPS, seeds=0))
+
+    assert finding.fix == "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"

@@ -15,7 +15,7 @@ from kgprof import gate
 from kgprof.analysis import analyse
 from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
-from kgprof.collectors.syncs import READ, SYNC_DEBUG
+from kgprof.collectors.syncs import SYNC_DEBUG
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     Finding,
@@ -127,6 +127,29 @@ def test_the_self_loops_of_a_gcn_are_made_once() -> None:
         of_read(loops, replace(loops, file="nn/conv/sage_conv.py", function="SAGEConv.forward"))
         == ""
     )
+
+
+def test_a_copy_of_a_library_that_takes_non_blocking_is_given_it() -> None:
+    copies = replace(
+        NAN,
+        package="torch-geometric",
+        file="data/data.py",
+        function="<lambda>",
+        text="x.to(device=device, non_blocking=non_blocking)",
+    )
+    to = replace(copies, function="to", text="")
+    sends = replace(copies, package="accelerate", file="utils/operations.py")
+    loader = replace(sends, file="data_loader.py", function="__iter__", text="")
+    theirs = replace(copies, package="somebody")
+    wait = mended(theirs, replace(to, package="somebody"), operator=SYNC_DEBUG)
+
+    assert of_read(copies, to).startswith("data.to(..., non_blocking=True)")
+    assert of_read(replace(copies, text="x.item()"), to) == ""
+    assert "DataLoaderConfiguration(non_blocking=True)" in of_read(sends, loader)
+    pooled = replace(copies, file="nn/pool/glob.py", function="global_add_pool", text="")
+    assert of_read(pooled).startswith("global_add_pool(..., size=...)  # ")
+    assert of_read(sends) == ""  # a hook of a model that is spread over devices
+    assert (wait.fix, wait.no_fix) == ("", library_switches._PASSES)
 
 
 def test_the_reads_of_generate_and_of_a_distribution_have_a_way_out() -> None:
@@ -611,6 +634,8 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
     transformers = pytest.importorskip("transformers")
     lightning = pytest.importorskip("pytorch_lightning")
     pyg = pytest.importorskip("torch_geometric.nn")
+    accelerate = pytest.importorskip("accelerate")
+    data = pytest.importorskip("torch_geometric.data")
     taking = {
         "TrainingArguments": inspect.signature(transformers.TrainingArguments.__init__).parameters,
         "Trainer": inspect.signature(lightning.Trainer.__init__).parameters,
@@ -632,6 +657,13 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         "torch.optim.AdamW": inspect.signature(torch.optim.AdamW.__init__).parameters,
         "model": inspect.signature(transformers.BertModel.forward).parameters,
         "self.log": inspect.signature(lightning.LightningModule.log).parameters,
+        "data.to": inspect.signature(data.Data.to).parameters,
+        "data.cuda": inspect.signature(data.Data.cuda).parameters,
+        "Accelerator": inspect.signature(accelerate.Accelerator.__init__).parameters,
+        "DataLoaderConfiguration": inspect.signature(
+            accelerate.utils.DataLoaderConfiguration.__init__
+        ).parameters,
+        "DataLoader": inspect.signature(torch.utils.data.DataLoader.__init__).parameters,
     }
     sources = "".join(
         inspect.getsource(import_module(name))
@@ -642,6 +674,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             *(f"torch_geometric.nn.conv.{name}" for name in ("gcn_conv", "gat_conv", "gatv2_conv")),
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
             "torch_geometric.utils._scatter",
+            *("torch_geometric.data.data", "accelerate.data_loader"),
             *(
                 "torch.distributions.distribution",
                 "torch.distributions.categorical",
@@ -685,47 +718,6 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask
     )
     assert callable(torch.distributions.Distribution.set_default_validate_args)
-
-
-MODEL, TRAINER = "models/opt/modeling_opt.py", "trainer.py"
-
-
-@pytest.mark.parametrize(
-    ("text", "chain", "passes"),
-    [
-        ("model(batch[0].to(dev))", ("utils/generic.py", MODEL), False),
-        ("    logits = model(input_ids=ids).logits", (MODEL,), False),
-        ("out = model(ids, attention_mask=mask)", (MODEL,), True),
-        ("out = model(**batch)", (MODEL,), True),
-        ("out = model(ids, mask)", (MODEL,), True),
-        ("trainer.evaluate(data)", (TRAINER, MODEL), True),
-        ("trainer.evaluate(data)", (MODEL,) * 11, True),  # what stands above is cut off
-    ],
-)
-def test_a_mask_that_nobody_passes_is_not_to_be_left_out(
-    text: str, chain: tuple[str, ...], passes: bool
-) -> None:
-    line = PackageLine(
-        package="transformers",
-        version="5.23.0",
-        file="masking_utils.py",
-        line=269,
-        function="_ignore_causal_mask_sdpa",
-    )
-    ways = tuple(replace(line, file=file, function="forward") for file in chain)
-    finding = Finding(
-        rule="KGP201",
-        level=Level.WARNING,
-        message="",
-        location=Location(file=FILE, line=1, text=text),
-        library=line,
-        reads=Reads(operator=READ, events=8, in_steps=8, steps=8, chain=ways),
-    )
-
-    mended = library_switches._mended(finding, None, {}, ())
-
-    assert ("attention_mask=None" in mended.fix) is passes
-    assert mended.no_fix == ("" if passes else library_switches._MAKES_A_MASK)
 
 
 GENERATE = "out = model.generate(ids, max_new_tokens=64)"

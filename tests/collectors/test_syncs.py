@@ -542,6 +542,9 @@ TWO_KEPT = "losses.append((a.detach(), b.detach() / 2))"
         ("total += math.exp(loss.item())", "loss.item()", ""),
         ("rows.append(f'{loss.item():.2f}')", "loss.item()", ""),
         ("text += 'loss %.2f' % loss.item()", "loss.item()", ""),
+        # an entry that somebody else reads: fused AdamW takes a number for its weight decay
+        ("opt.param_groups[0]['weight_decay'] = 1 / loss.item()", "loss.item()", ""),
+        ("group['lr'] *= loss.item()", "loss.item()", ""),
         ("total += loss.tolist()", "loss.tolist()", ""),
         ("total += weigh(", "loss.item()", ""),
         ("", "", ""),
@@ -1145,6 +1148,7 @@ def test_memory_that_is_pinned_already_is_not_to_be_pinned(memory: str, is_told:
     (found,) = syncs.diagnose((event,))
 
     assert ("pin_memory" in found.fix) is is_told
+    assert ("the batch itself or a view of it" in found.fix) is is_told
     pinned = msgspec.structs.replace(event, expression="x.pin_memory().to(d)")
     assert syncs.diagnose((pinned,))[0].fix == "x.pin_memory().to(d, non_blocking=True)"
 

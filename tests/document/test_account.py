@@ -1,5 +1,7 @@
 """Where the time of a script went is the first picture of its page, and a line elsewhere."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -27,14 +29,16 @@ def account(*, under_listeners: bool, **shares: float) -> m.ScriptAccount:
 
 
 def profile(
-    rerun: m.ScriptAccount | m.Skipped, watched: m.ScriptAccount | m.Skipped = WATCHED
+    rerun: m.ScriptAccount | m.Skipped,
+    watched: m.ScriptAccount | m.Skipped = WATCHED,
+    **fields: Any,
 ) -> m.Profile:
     timing = m.TimingPass(
         clock="perf_counter", step_us=((900.0, 910.0, 905.0),), evaluation_s=(), account=rerun
     )
     script = m.ScriptRun(step="an optimizer step", steps=4, counted={}, account=watched)
     record = msgspec.structs.replace(run(TRAIN, evaluation_s=None), timing=timing, script=script)
-    return analyse(recording(record, baseline=None))
+    return analyse(recording(msgspec.structs.replace(record, **fields), baseline=None))
 
 
 def slower_than_eager() -> m.Profile:
@@ -78,6 +82,16 @@ def test_without_a_rerun_the_line_says_what_was_on() -> None:
         "before the first step 75 %, steps 25 % (with kgprof's listeners on; "
         "torch was imported before)" in text
     )
+
+
+def test_what_listening_ended_is_no_account_of_the_program() -> None:
+    gave_up = m.Skipped("kgprof's listening changed the program")
+    control = m.Control(m.Exit(m.Outcome.OK))
+
+    shown = profile(m.Skipped("interrupted"), UNDER_LISTENERS, control=control, compile=gave_up)
+
+    assert shown.runs[0].account == gave_up
+    assert list(lines(shown)) == []
 
 
 def test_compile_caches_are_spoken_of_where_something_was_compiled() -> None:

@@ -345,16 +345,19 @@ def test_what_a_data_loader_runs_in_the_training_process_is_the_loaders(tmp_path
     assert spans["aten::upsample"] == 4.0
 
 
-def test_what_the_program_has_a_name_for_is_python_outside_of_operators(tmp_path: Path) -> None:
-    # given: [20, 58) without work, of which record_function("augment") has [22, 50), and an
-    # operator in it [25, 30)
+@pytest.mark.parametrize("named", ["augment", "Optimizer.step#AdamW8bit.step"])
+def test_what_has_a_name_of_its_own_is_python_outside_of_operators(
+    tmp_path: Path, named: str
+) -> None:
+    # given: [20, 58) without work, of which the program's record_function, or torch's around an
+    # optimizer's step, has [22, 50), and an operator in it [25, 30)
     path = write(
         tmp_path / "t.json",
         [
             step(0, 0.0, 100.0),
             launch(5.0, 1.0, 1),
             kernel(10.0, 10.0, 1),
-            event("user_annotation", "augment", 22.0, 28.0),
+            event("user_annotation", named, 22.0, 28.0),
             event("cpu_op", "aten::add", 25.0, 5.0),
             launch(58.0, 1.0, 2),
             kernel(60.0, 10.0, 2),
@@ -365,7 +368,7 @@ def test_what_the_program_has_a_name_for_is_python_outside_of_operators(tmp_path
 
     assert isinstance(idle, DeviceIdle)
     spans = {span.name: span.total_us for span in idle.host_spans}
-    assert spans == {f"{IN_A_STEP} in augment": 23.0, IN_A_STEP: 10.0, "aten::add": 5.0}
+    assert spans == {f"{IN_A_STEP} in {named}": 23.0, IN_A_STEP: 10.0, "aten::add": 5.0}
 
 
 def test_what_computes_on_the_cpu_between_two_copies_is_no_part_of_them(tmp_path: Path) -> None:

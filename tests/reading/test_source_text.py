@@ -326,6 +326,19 @@ def test_the_only_module_that_is_set_to_training_or_evaluation(text: str, switch
     assert source(text).switched(["/elsewhere.py"]) == ""  # which leads to no call
 
 
+@pytest.mark.parametrize(
+    ("text", "is_given"),
+    [
+        ("DataLoader(rows, pin_memory=True)", True),
+        ("options = {'pin_memory': args.pin}", True),
+        ("DataLoader(rows, pin_memory = False)", False),
+        ("DataLoader(rows)", False),
+    ],
+)
+def test_an_option_that_the_program_gives(text: str, is_given: bool) -> None:
+    assert source(text).gives("pin_memory") is is_given
+
+
 KEPT = """
 for x in batches:
     total += loss.item()
@@ -349,6 +362,15 @@ def write():
     texts = []
     for token in range(9):
         texts.append(propose(texts[-1]).item())
+
+
+def fit():
+    kept = []
+    for epoch in range(9):
+        if epoch % 3 == 0:
+            save(np.array(kept))
+        for x in batches:
+            kept.append(loss.item())
 """
 
 
@@ -356,7 +378,7 @@ def write():
     ("line", "is_read", "later"),
     [
         *((3, False, 9), (5, True, 0), (7, False, 9), (8, False, 9)),
-        *((13, True, 0), (6, False, 0), (20, True, 0), (23, True, 0)),
+        *((13, True, 0), (6, False, 0), (20, True, 0), (23, True, 0), (32, True, 0)),
     ],
 )
 def test_what_a_line_adds_to_is_read_in_its_loop_or_behind_it(

@@ -138,6 +138,8 @@ def test_a_program_that_raises_under_a_hook_by_itself_is_said_to(tmp_path: Path)
     assert run.control.exit.outcome is Outcome.RAISED
     assert isinstance(run.memory, MemoryPass)
     assert run.memory.capture_unavailable == ()
+    (report,) = analyse(recordings.load(tmp_path / "out")).runs
+    assert "came through" not in report.how_it_ended
 
 
 def test_a_backend_that_fails_under_kgprof_alone_is_no_finding(tmp_path: Path) -> None:
@@ -171,6 +173,8 @@ def test_a_rank_of_several_is_not_run_again(
 
     assert run.control == Skipped(reason="launched ranks are not run again automatically")
     assert run.exit.outcome is Outcome.RAISED
+    (report,) = analyse(recordings.load(tmp_path / "out")).runs
+    assert "it came through kgprof's sync hooks, and no run without" in report.how_it_ended
 
 
 # ------------------------------------------------------------- a trial: a control with a setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from torch._inductor import cudagraph_utils
+from torch._inductor import cudagraph_trees, cudagraph_utils
 
 from kgprof.model.compile_records import LogLine
 from kgprof.record import cuda_graph_log
@@ -93,3 +93,18 @@ def test_the_loggers_are_left_as_they_were(raises: bool) -> None:
         assert raises
 
     assert state() == before
+
+
+def test_a_reason_that_torch_cannot_compute_ends_no_program() -> None:
+    """Inputs of a partitioned graph are not those that were recorded: torch asserts it for the log
+    alone, where the graph is recorded again."""
+    changed = cudagraph_utils.CheckInvariantStatus.StaticInputIdxMismatch
+    before = cudagraph_trees.log_data_ptr_mismatch
+
+    with listening([CudaGraphLog(CallIndex())]):
+        reason = cudagraph_trees.log_data_ptr_mismatch([], [None], [1, 2], [0], changed)
+
+    assert reason == "static input data pointer changed."
+    assert cudagraph_trees.log_data_ptr_mismatch is before
+    with pytest.raises(AssertionError):
+        before([], [None], [1, 2], [0], changed)
