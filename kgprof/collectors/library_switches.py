@@ -65,10 +65,7 @@ _READ = (
     "no known argument avoids this read: call what leads there less often, or "
     "write that part yourself"
 )
-_BREAK = (
-    "no known argument avoids this break: compile the parts around it, or keep "
-    "it out with torch.compiler.disable"
-)
+_BREAK = "no known argument avoids this break: compile the parts around it"
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
@@ -86,8 +83,9 @@ _WAITS = (
     "often"
 )
 _OUTSIDE = (
-    "outside of what is compiled: call it afterwards, or before and pass its result in (torch "
-    "compiles again for each new text, and for some numbers)"
+    "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
+    "before, if it takes nothing that is made in there, and pass its result in (torch compiles "
+    "again for each new text, and for some numbers); else compile what is before and behind it"
 )
 _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
