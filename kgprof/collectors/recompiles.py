@@ -663,10 +663,9 @@ class Advised:
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
             ),
             function=self.function,
-            used=used,
             wraps=bool(self.wrapped),
             modules=self.modules,
-            schedulers=source.schedulers,
+            scheduler=source.momentum_scheduler,
             switched=source.switched(
                 {place.file for each in self.compiled for place in each.stack}
             ),
