@@ -593,7 +593,8 @@ REMEDIES: tuple[Remedy, ...] = (
         code=lambda c: f"{c.name} = {c.name}.flatten(0, {c.name}.ndim - {_fewest_dimensions(c)})",
         effect=lambda c: (
             f"before the call, if no operation is along the first {c.name}.ndim - "
-            f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too"
+            f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too, "
+            "and another size compiles once more"
         ),
     ),
     Remedy(
