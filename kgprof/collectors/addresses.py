@@ -132,7 +132,6 @@ class BufferUse(m.Model):
     pattern: str
     size_bytes: int
     dtype: str
-    stable_since: int  # the call from which on it lay at one address; 0: from the first one on
     calls: tuple[int, ...]  # after warm-up, in which it came to lie elsewhere
     made_by: tuple[str, ...]  # graph outputs that became the buffer; empty: not observed
     lines: tuple[m.Location, ...]  # that bind the name, where it is rebound
@@ -179,7 +178,6 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
         pattern=pattern,
         size_bytes=buffer.last.size_bytes,
         dtype=buffer.last.dtype,
-        stable_since=max((*buffer.rebound, *buffer.moved), default=-1) + 1,
         calls=calls,
         made_by=tuple(buffer.made_by),
         lines=tensors.source.rebound(buffer.name.rpartition(".")[2]) if pattern == REBOUND else (),

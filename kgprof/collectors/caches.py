@@ -27,9 +27,10 @@ CACHE_BYPASSED = m.Rule(
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
         "The finding gives torch's reason. An operator of control flow (cond, while_loop, scan): "
-        "express it with others that can be cached (cond: torch.where over both results), or keep "
-        "it in a small compiled function of its own so that the rest is cached. A custom pass of "
-        "Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
+        "express it with others that can be cached (cond: torch.where over both results), or "
+        "compile what is before and behind it apart, so that this is cached (a compiled function "
+        "that a compiled one calls is a part of its graph). A custom pass of Inductor: make it a "
+        "torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),

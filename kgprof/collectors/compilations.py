@@ -7,7 +7,6 @@ stage; spans that are not named here belong to the stage around them.
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -356,15 +355,11 @@ def _finding(event: FailedCompile) -> m.Finding:
 def _forbidden(event: FailedCompile, times: str) -> m.Finding:
     """A recompile that the program makes an error."""
     place = event.forbidden_at
-    at = ""
-    if place is not None:
-        of = f" of {PurePosixPath(place.file).name}" if _is_elsewhere(event, place) else ""
-        at = f", set in line {place.line}{of},"
     return finding(
         COMPILE_FAILED,
         event,
         f"compiling {event.function} again raised {event.error}{times}: {event.guard}; "
-        f"torch._dynamo.config.{_FORBIDS}{at} makes each recompile an error",
+        f"torch._dynamo.config.{_FORBIDS} makes each recompile an error",
         event.identity,
         count=len(event.calls),
         detail=event.refusal.cause.explanation,
@@ -372,7 +367,3 @@ def _forbidden(event: FailedCompile, times: str) -> m.Finding:
         fix=f"torch._dynamo.config.{_FORBIDS} = False  # it then compiles again; or give "
         f"{event.function} the same kind of input in every call",
     )
-
-
-def _is_elsewhere(event: FailedCompile, place: m.Location) -> bool:
-    return event.location is None or event.location.file != place.file

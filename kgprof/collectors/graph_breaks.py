@@ -6,6 +6,7 @@ line at which torch stopped, and a cause; its record count is kept. Where that i
 the project's line that leads there most often stands for the site and the others beside it.
 """
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -104,7 +105,6 @@ _OPERATORS = tuple(
         r"(?:'>)?\) (?P<name>\w+)(?: |$)",
         r"call_method:? ConstantVariable\((?P<owner>\w+): .{0,1000}?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}?\) (?P<name>\w+)(?: |$)",
-        r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}\) (?P<name>\w+)(?: |$)",
         r"method: <?(?P<owner>\w+)[^,]{0,1000}\.(?P<name>\w+), args",
         r"(?P<owner>numpy) function: <(?:built-in )?function (?P<name>\w+)(?: at |>)",
         r"<function (?P<name>[\w.<>]+) at ",
@@ -168,12 +168,27 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
         for record in artifacts
         if not (_is_raw(record) and _attempt(record) in reasoned)
     ]
+    written = [*written[:1], *itertools.starmap(_with_earlier_line, itertools.pairwise(written))]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     kept = [record for record in written if last.get(_attempted(record), record) is record]
     ends = {id(record.compiled): record for record in kept if _has_failed(record)}
     kept = [record for record in kept if ends.get(id(record.compiled), record) is record]
     named = {(place.file, place.line) for record in kept for place in record.stack}
     return [_with_own_line(trace, record, named) for record in kept]
+
+
+def _with_earlier_line(before: BreakRecord, record: BreakRecord) -> BreakRecord:
+    """torch says that an earlier break may be the cause, but not which: that of the attempt before
+    it to compile the frame. It is no variable of a return statement then."""
+    if before.compiled is not record.compiled or before.site is None:
+        return record
+    earlier = f"an earlier graph break, in line {before.site.line}."
+    hints = tuple(
+        hint.replace("an earlier graph break.", earlier)
+        for hint in record.cause.hints
+        if not hint.startswith("If Dynamo is attempting to trace a return")
+    )
+    return msgspec.structs.replace(record, cause=msgspec.structs.replace(record.cause, hints=hints))
 
 
 def _with_own_line(
@@ -280,14 +295,14 @@ def _without_fullgraph(cause: m.TorchCause) -> m.TorchCause:
 def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
     """The root cause in a reason: the first block with an explanation. The registry fills in what
     the text lacks."""
-    gb_ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
-    known = registry.get(gb_ids[0]) if gb_ids else None
+    ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
+    known = registry.get(ids[0]) if ids else None
     found = _CAUSE.search(text)
     if found is not None:
         context = " ".join((found["context"] or "").split())
         return m.TorchCause(
             kind=found["kind"].strip(),
-            gb_ids=gb_ids,
+            gb_ids=ids,
             explanation=" ".join(found["explanation"].split()),
             hints=tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"])),
             context=context,
@@ -295,11 +310,11 @@ def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
         )
     if known is not None:
         return m.TorchCause(
-            kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints
+            kind=known.type, gb_ids=ids, explanation=known.explanation, hints=known.hints
         )
-    kind = text.strip().partition("\n")[0]
+    first = text.strip().partition("\n")[0]
     return m.TorchCause(
-        kind=kind, gb_ids=gb_ids, explanation=opening(text).removeprefix(kind).strip()
+        kind=first, gb_ids=ids, explanation=opening(text).removeprefix(first).strip()
     )
 
 

@@ -21,7 +21,7 @@ from kgprof import model as m
 from kgprof.collectors import recompiles, skipped_frames
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.syncs import SYNC_DEBUG
-from kgprof.collectors.tried_settings import TriedSettings, tried_or_not
+from kgprof.collectors.tried_settings import TriedSettings, in_vain, tried_or_not
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -64,10 +64,7 @@ _READ = (
     "no known argument avoids this read: call what leads there less often, or "
     "write that part yourself"
 )
-_BREAK = (
-    "no known argument avoids this break: compile the parts around it, or keep "
-    "it out with torch.compiler.disable"
-)
+_BREAK = "no known argument avoids this break: compile the parts around it"
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
@@ -89,15 +86,15 @@ _WAITS = (
     "often"
 )
 _OUTSIDE = (
-    "outside of what is compiled: call it afterwards, or before and pass its result in (torch "
-    "compiles again for each new text, and for some numbers)"
+    "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
+    "before, if it takes nothing that is made in there, and pass its result in (torch compiles "
+    "again for each new text, and for some numbers); else compile what is before and behind it"
 )
 _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _LOSS = "loss.backward()"
-_SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
 _RNN = "allow_rnn"
 _DYNAMIC = "capture_dynamic_output_shape_ops"
@@ -136,6 +133,8 @@ _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
+# whether it is one, torch does not say; and a setting with which a generator may give other values
+_NOT_SURE = ("If ", "Set `torch._dynamo.config.enable_faithful_generator_behavior")
 _OF_BACKWARD_HOOK = "GB0083"
 _HOOKED = "the module has a backward hook{}: without it the graph does not break here"
 # not of nn.Sequential and the like: there torch compiles the module's __call__, with all hooks
@@ -241,15 +240,18 @@ def _mended(
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     decides = prints or tested or _in_operator(finding)
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
-    guessed = (
+    doubts = {
         # what a library does with the size next is not looked at
-        *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
-        *(() if in_graph and not decides else (_SCALARS,)),
-        *((_PRINTS,) if now else ()),
-        *((_RNN,) if source is not None and source.packs_sequences else ()),
-        *(() if place is None or _is_of_a_loss(place) else (_LOSS,)),
-    )
+        _DYNAMIC: decides or finding.library or _is_never_traced(finding),
+        _SCALARS: decides or not in_graph,
+        _PRINTS: now,
+        _RNN: source is not None and source.packs_sequences,
+        _LOSS: place is not None and not _is_of_a_loss(place),
+    }
+    guessed = [switch for switch, is_doubted in doubts.items() if is_doubted]
     tried = _tried(trials, finding, guessed)
+    said = finding.message
+    finding = replace(finding, message=said + in_vain(tried, said + finding.detail))
     useless = (
         *(switch for switch in guessed if switch not in tried),  # a trial knows better
         *(name for name, effect in tried.items() if not effect),
@@ -267,10 +269,7 @@ def _mended(
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
-    for switch in useless:
-        finding = _without_hint(finding, switch)
-    if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
-        finding = _without_hint(finding, _SKIPPED)
+    finding = _without_hint(finding, *useless)
     only = (
         source is not None
         and finding.location is not None
@@ -343,13 +342,12 @@ def _of_guard(finding: m.Finding) -> str:
 def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
     """A branch on a value with what suits its own line: torch gives the same hints for each."""
     place = finding.location
-    known = source is not None and place is not None and finding.library is None
-    branch = source.condition(place) if known and source and place else None
+    if source is None or place is None or finding.library is not None:
+        return finding
+    branch = source.condition(place)
     if isinstance(branch, ast.While):
-        for hint in _OF_AN_IF:
-            finding = _without_hint(finding, hint)
-        return replace(finding, fix=_COUNTED)
-    asserted = source.asserted(place) if known and source and place else None
+        return replace(_without_hint(finding, *_OF_AN_IF), fix=_COUNTED)
+    asserted = source.asserted(place)
     if asserted is not None:
         return _of_assert(finding, asserted)
     if branch is None:
@@ -359,34 +357,26 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
     leaves = (ast.Return, ast.Break, ast.Continue, ast.Raise)
     branches = (*branch.body, *branch.orelse)
     if any(isinstance(node, leaves) for each in branches for node in ast.walk(each)):
-        for hint in _OF_AN_IF:
-            finding = _without_hint(finding, hint)
+        finding = _without_hint(finding, *_OF_AN_IF)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
-    if _is_elif(branch, place, source):  # asked in some calls only
-        return finding
+    if source.at(place.file, branch.lineno).text.lstrip().startswith("elif"):
+        return finding  # asked in some calls only
     wanted = _opposite(branch.test)
     if not only_raises or branch.orelse or not wanted or _is_caught(finding, source):
         return finding
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
 
 
-def _is_elif(branch: ast.If, place: m.Location | None, source: SourceText | None) -> bool:
-    if source is None or place is None:
-        return False
-    return source.at(place.file, branch.lineno).text.lstrip().startswith("elif")
-
-
-def _is_caught(finding: m.Finding, source: SourceText | None) -> bool:
+def _is_caught(finding: m.Finding, source: SourceText) -> bool:
     """Tell whether an exception of the line meets a handler in a function that leads to it."""
     stack = finding.refusal.stack if finding.refusal is not None else ()
     places = (finding.location, *stack)
-    return source is not None and any(source.has_handler(each) for each in places if each)
+    return any(source.has_handler(each) for each in places if each)
 
 
 def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
     """Split the conditions of an ``and``: torch keeps an assert on one comparison in its graph."""
-    for hint in (*_OF_AN_IF, "`or`/`and`"):
-        finding = _without_hint(finding, hint)
+    finding = _without_hint(finding, *_OF_AN_IF, "`or`/`and`")
     test = asserted.test
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return finding
@@ -421,16 +411,15 @@ def _written_by(finding: m.Finding, called: str) -> str:
     it, where torch stops."""
     if called == _WARNS:
         return "warnings.warn"
-    if called in _WRITES:
-        return f"logging.{called}"
     line = finding.library
-    if called in _OF_TRANSFORMERS and line is not None and line.package == "transformers":
+    of_transformers = line is not None and line.package == "transformers"
+    if called in _WRITES or (of_transformers and called in _OF_TRANSFORMERS):
         return f"logging.{called}"
-    is_logging = line is not None and line.file.endswith("logging/__init__.py")
-    if line is None or not is_logging or line.function not in _LEVELS:
+    # a method ("self.") is compiled by itself, behind a break at the call of it
+    logs = line is not None and line.file.endswith("logging/__init__.py")
+    if line is None or not logs or line.function not in _LEVELS:
         return ""
-    is_method = "self." in line.text  # compiled by itself, behind a break at the call of it
-    return f"logging.{'Logger.' if is_method else ''}{line.function}"
+    return f"logging.{'Logger.' if 'self.' in line.text else ''}{line.function}"
 
 
 def _known(finding: m.Finding, useless: Collection[str]) -> str:
@@ -439,9 +428,7 @@ def _known(finding: m.Finding, useless: Collection[str]) -> str:
     if way is None:
         return ""
     cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
-    called = cause.operator
-    writes = _written_by(finding, called)
-    if writes:  # in whatever package
+    if writes := _written_by(finding, cause.operator):  # in whatever package
         return (
             f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
             "code leaves the message out"
@@ -470,20 +457,21 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]
         if in_library
         else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
     )
-    # "If the HOP is activation checkpointing" and the like: whether it is, torch does not say
-    sure = (hint for hint in cause.hints if not hint.startswith("If "))
+    if "trace_autograd_ops" in table:  # on a condition, so that its trial says little
+        return table
+    sure = (hint for hint in cause.hints if not hint.startswith(_NOT_SURE))
     switches = (switch for hint in sure for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
     return "" if any(switch in fix for switch in useless) else fix
 
 
-def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
-    """Drop torch's hint at what only moves the break, or ends the program."""
+def _without_hint(finding: m.Finding, *switches: str) -> m.Finding:
+    """Drop torch's hints at what only moves the break, or ends the program."""
     if finding.refusal is None:
         return finding
     cause = finding.refusal.cause
-    hints = tuple(hint for hint in cause.hints if switch not in hint)
+    hints = tuple(hint for hint in cause.hints if not any(each in hint for each in switches))
     refusal = replace(finding.refusal, cause=replace(cause, hints=hints))
     return replace(finding, refusal=refusal)
 

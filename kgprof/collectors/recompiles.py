@@ -38,7 +38,7 @@ from kgprof.collectors.remedies import (
     room_for_all,
     sizes_of,
 )
-from kgprof.collectors.tried_settings import TriedSettings
+from kgprof.collectors.tried_settings import TriedSettings, in_vain
 from kgprof.reading import compiled_callables
 from kgprof.reading.compile_calls import not_static
 from kgprof.reading.evidence import Evidence
@@ -192,6 +192,7 @@ class RecompiledFunction(Event):
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
     limit_fix: str = ""  # for ``limit_guard``
+    tried: Mapping[str, str] = {}  # settings by name, as far as they were tried: what each does
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
@@ -450,6 +451,7 @@ def _recompiled(
         with_parameters=_come_with_parameters(inputs, rejected),
         beside_others=_fail_beside_others(inputs, recompiles),
         values=_values(recompiles),
+        settings=TriedSettings(trace).of_code(compiled),
     )
     return RecompiledFunction(
         run=trace.run,
@@ -459,6 +461,7 @@ def _recompiled(
         recompiles=tuple(map(advised.recompile, recompiles)),
         wraps=wraps,
         limit_fix=advised.fix(refused[0]) if refused else "",
+        tried=advised.settings,
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -616,6 +619,7 @@ class Advised:
     values: Mapping[_Subject, int]  # how many came, at least
     definition: m.Location | None
     compiled: Sequence[Compiled]
+    settings: Mapping[str, str]  # as far as they were tried: what each does
     # that were worked out
     fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)
 
@@ -659,10 +663,9 @@ class Advised:
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
             ),
             function=self.function,
-            used=used,
             wraps=bool(self.wrapped),
             modules=self.modules,
-            schedulers=source.schedulers,
+            scheduler=source.momentum_scheduler,
             switched=source.switched(
                 {place.file for each in self.compiled for place in each.stack}
             ),
@@ -683,7 +686,7 @@ class Advised:
             only_grows=source.only_appends(used, name) if used else False,
             is_argument=True if self.wrapped else self._is_argument(name),
             is_rest=not self.wrapped and self._is_rest(name),
-            tried=TriedSettings(self.trace).of_code(self.compiled),
+            tried=self.settings,
         )
         return as_code(cause)
 
@@ -1254,10 +1257,18 @@ def _finding(
     )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
     times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
+    # torch's own sentence for each, one a line, and below them its hints
+    detail = "\n".join(
+        [
+            *(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
+            *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
+        ]
+    )
     return finding(
         rule,
         replace(event, location=called or event.location),
-        f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
+        f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}"
+        f"{in_vain(event.tried, detail)}",
         *([apart] if apart else []),
         event.identity,
         *kinds,
@@ -1267,16 +1278,7 @@ def _finding(
         else event.library,
         count=max(1, len(recompiles)),
         related=_related(event, recompiles),
-        # torch's own sentence for each, one a line, and below them its hints
-        detail="\n".join(
-            [
-                *(
-                    f"{c}{r.compile_id}: {r.guard.text}"
-                    for c, r in zip(calls, recompiles, strict=True)
-                ),
-                *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
-            ]
-        ),
+        detail=detail,
         cost=_cost(recompiles),
         fix=_advice(event, recompiles, rule, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),

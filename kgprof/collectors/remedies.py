@@ -28,11 +28,9 @@ class Cause(m.Model):
     # one at least, in the order of the calls; all of them on the same source
     guards: tuple[Guard, ...]
     function: str  # what was compiled: "Model.step", "Linear"
-    used: m.Location | None = None  # the project's line that made the value a constant
     wraps: bool = False  # it is called through torch's wrapper, which many modules share
     modules: int = 0  # at torch's limit: modules that share the code, each of which needs one entry
-    # learning rate schedulers that the program makes: "OneCycleLR"
-    schedulers: tuple[str, ...] = ()
+    scheduler: str = ""  # that the program makes, and that cycles the momentum: "OneCycleLR"
     # the only comparison for which the function uses the value: "task == 'detect'"
     comparison: str = ""
     returned: bool = False  # the function only calls it, on what it then returns
@@ -113,6 +111,7 @@ def as_code(cause: Cause) -> str:
     return f"{code}  # {tried_or_not(code, cause.tried, remedy.effect(cause))}"
 
 
+_MOST_ENTRIES = 256  # accumulated_recompile_limit, if the program does not set it
 _ONE_EACH = "one entry for each of the {} modules, which share one limit; before the first call"
 
 
@@ -121,10 +120,14 @@ def _limit(modules: int) -> str:
 
 
 def room_for_all(modules: int) -> str:
-    """The limit is per code object, which all modules of a class share. Empty for no modules."""
-    return f"{_limit(modules)}  # {_ONE_EACH.format(modules)}" if modules else ""
+    """The limit is per code object, which all modules of a class share. Empty for no modules, and
+    for more than torch keeps entries of."""
+    if not 0 < modules <= _MOST_ENTRIES:
+        return ""
+    return f"{_limit(modules)}  # {_ONE_EACH.format(modules)}"
 
 
+_DOUBLE = "with dtype=torch.float64 if the tensors are"
 _MOST_MARKS = 3
 _ALL_SIZES = "torch.compile(..., dynamic=True)"
 
@@ -197,7 +200,6 @@ _OPTIMIZERS = (
     *("RMSprop", "Rprop", "SGD"),
 )
 NUMBERS = ("<class 'int'>", "<class 'float'>", "a tensor")
-_CYCLES_MOMENTUM = ("OneCycleLR", "CyclicLR")
 _DTYPES = {
     "Float": "float32",
     "Double": "float64",
@@ -410,27 +412,23 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="cycled_betas",
-        holds=lambda c: (
-            _key(c) in ("betas", "momentum") and any(s in _CYCLES_MOMENTUM for s in c.schedulers)
-        ),
-        code=lambda c: (
-            f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)"
-        ),
-        effect=lambda c: f"only the learning rate changes; {_key(c)} stays a constant",
+        holds=lambda c: _key(c) in ("betas", "momentum") and bool(c.scheduler),
+        code=lambda c: f"{c.scheduler}(..., cycle_momentum=False)",
+        effect=lambda c: f"if the training may do without: {_key(c)} then stays a constant",
     ),
     Remedy(
         name="partial",
         holds=lambda c: _partial(c) is not None and _is_tensor_instead(c),
         code=lambda c: f"functools.partial(..., {c.name}=torch.tensor({c.name}))",
-        effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
+        effect=_one(f"{_DOUBLE}: torch takes a number in a partial for a constant"),
     ),
     Remedy(
         name="kept_number",
         holds=lambda c: _is_kept(c) and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor(...)",
         effect=_one(
-            "wherever it gets a number: torch takes one from outside the arguments for a "
-            "constant, a tensor is an input"
+            f"wherever it gets a number, {_DOUBLE}: torch takes one from outside the arguments for "
+            "a constant, a tensor is an input"
         ),
     ),
     Remedy(
@@ -443,7 +441,7 @@ REMEDIES: tuple[Remedy, ...] = (
         name="float_argument",
         holds=lambda c: _is_passed(c) and _is_tensor_instead(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
-        effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
+        effect=_one(f"{_DOUBLE}: it is an input of the graph, a number is a constant of it"),
     ),
     Remedy(
         name="compared_argument",
@@ -488,7 +486,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="shared_wrapper",
-        holds=lambda c: c.wraps and c.modules > 0 and c.guard.source.partition(".")[0] == "fn",
+        holds=lambda c: (
+            c.wraps and 0 < c.modules <= _MOST_ENTRIES and c.guard.source.partition(".")[0] == "fn"
+        ),
         code=lambda c: _limit(c.modules),
         effect=lambda c: _ONE_EACH.format(c.modules),
     ),
@@ -557,8 +557,8 @@ REMEDIES: tuple[Remedy, ...] = (
         code=_one("with torch.no_grad(): ..."),
         effect=_one(
             "or torch.inference_mode(), as in the loop: one such call of its sizes before it, in "
-            "eval() if that is how it is called, and one with gradients: both graphs are then made "
-            "in the warm-up"
+            "eval() if that is how it is called, and one with gradients, if these may draw random "
+            "numbers and count in a BatchNorm: both graphs are then made in the warm-up"
         ),
     ),
     Remedy(
@@ -568,8 +568,9 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=lambda c: f"{c.switched}.eval()",
         effect=lambda c: (
-            f"before the loop, with one call, and then {c.switched}.train() with another: both "
-            "graphs are then made in the warm-up"
+            f"before the loop, with one call, and then {c.switched}.train() with another, if that "
+            "may draw random numbers and count in a BatchNorm: both graphs are then made in the "
+            "warm-up"
         ),
     ),
     Remedy(
@@ -592,7 +593,8 @@ REMEDIES: tuple[Remedy, ...] = (
         code=lambda c: f"{c.name} = {c.name}.flatten(0, {c.name}.ndim - {_fewest_dimensions(c)})",
         effect=lambda c: (
             f"before the call, if no operation is along the first {c.name}.ndim - "
-            f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too"
+            f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too, "
+            "and another size compiles once more"
         ),
     ),
     Remedy(

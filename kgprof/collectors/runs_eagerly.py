@@ -276,7 +276,10 @@ def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
         "forward of its own modules"
     )
     name = called.path if called.path.isidentifier() else "module"
-    fix = f"{name} = torch.compile({name})  # in place of {name}.compile()"
+    fix = (
+        f"{name} = torch.compile({name})  # in place of {name}.compile(); its state_dict() then "
+        "has _orig_mod. before each name"
+    )
     return _Cause(kind="library", words=words, identity="library", fix=fix)
 
 

@@ -51,9 +51,7 @@ SKIPPED_FRAME = m.Rule(
     ),
     remedy=(
         "Fix the line that caused it (the finding points to it), or move it, the loop or the with "
-        "block out of the compiled function. Compile the function that calls a generator, not the "
-        "generator. Leave no TorchDispatchMode active around a compiled call: torch then skips the "
-        "function, up to 2.13 permanently."
+        "block out of the compiled function."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -64,6 +62,10 @@ SKIPPED_FRAME = m.Rule(
 )
 RULES = (SKIPPED_FRAME,)
 
+_UNDER_A_MODE = (
+    "leave no TorchDispatchMode active around the call: torch then skips the function, up to 2.13 "
+    "permanently"
+)
 NAMED = 3  # functions that are compiled although their caller is not
 _RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
@@ -258,4 +260,5 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
         refusal=event.refusal,
         related=(elsewhere,) if elsewhere else (),
         detail=detail_of(cause),
+        no_fix=_UNDER_A_MODE if cause.kind == _CAUSES["dispatch-mode"] else "",
     )

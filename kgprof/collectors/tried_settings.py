@@ -13,9 +13,10 @@ from kgprof.collectors.graph_breaks import break_records, outside_dynamo
 from kgprof.reading.code_counts import code_counts, code_of, graph_count
 from kgprof.reading.dynamo_settings import settings_in
 from kgprof.reading.structured_trace import Compiled, RunTrace
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 NOT_TRIED = "not tried"
+_ALONE = "tried alone: the break stays"
 LIMIT = 8  # torch._dynamo.config.recompile_limit, if the program does not set it
 _Line = tuple[str, int]
 _Failure = tuple[m.SourceLine, str]
@@ -83,8 +84,9 @@ class TriedSettings:
         nothing else is compiled up to torch's limit, as a function that a mended break is now part
         of."""
         is_whole = control.exit.outcome is m.Outcome.OK
-        is_bounded = _at_the_limit(control.counts) <= self._limited
-        return is_whole and is_bounded and _failures(control.counts) <= self._failed
+        is_bounded = _at_the_limit(control.counts) <= _at_the_limit(self._counts)
+        fails_as_before = _failures(control.counts) <= _failures(self._counts)
+        return is_whole and is_bounded and fails_as_before
 
     @property
     def _by_name(self) -> Iterator[tuple[str, m.Control]]:
@@ -102,28 +104,26 @@ class TriedSettings:
         return graph_count(each.metrics for each in self._trace.compiled)
 
     @cached_property
-    def _failed(self) -> frozenset[_Failure]:
-        return _failures(self._counts)
-
-    @cached_property
-    def _limited(self) -> frozenset[m.SourceLine]:
-        return _at_the_limit(self._counts)
-
-    @cached_property
     def _counts(self) -> tuple[m.CodeCount, ...]:
         return code_counts(each.metrics for each in self._trace.compiled)
 
 
 def tried_or_not(code: str, tried: Mapping[str, str], otherwise: str) -> str:
-    """Say in a fix's comment what its setting did here, or that nobody tried it; ``otherwise``: the
-    comment of a fix without one."""
-    named = settings_in(code)
-    if not named:
+    """Say in a fix's comment what its setting did here, that it alone is not enough, or that nobody
+    tried it; ``otherwise``: the comment of a fix without one."""
+    effects = [tried.get(setting.name, NOT_TRIED) or _ALONE for setting in settings_in(code)]
+    if not effects:
         return otherwise
-    effects = [tried.get(setting.name, "") for setting in named]
-    if all(effects):
+    if effects[0] not in (NOT_TRIED, _ALONE):
         return effects[0]
-    return "; ".join(filter(None, (otherwise, NOT_TRIED)))
+    return "; ".join(filter(None, (otherwise, effects[0])))
+
+
+def in_vain(tried: Mapping[str, str], text: str) -> str:
+    """What a sentence adds about the settings that torch names in ``text``, and that did not
+    help."""
+    names = (name for name, effect in tried.items() if not effect and name in text)
+    return clause("; tried, and did not help: ", ", ".join(names))
 
 
 def _lines_of(finding: m.Finding) -> set[_Line]:

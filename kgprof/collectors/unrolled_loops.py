@@ -143,5 +143,6 @@ def _fix(event: UnrolledLoop) -> str:
     (called,) = event.calls
     return (
         f"{called} = torch.compile({called})"
-        f"  # and {event.function} without torch.compile; not tried here"
+        f"  # and {event.function} without torch.compile; of a module its compile(), which keeps "
+        "the names in its state_dict(); not tried here"
     )

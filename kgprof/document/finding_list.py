@@ -121,13 +121,19 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
     return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {how})"
 
 
-# torch's hints that name nothing to do in the program.
+# torch's hints that name nothing to do in the program, and those that were tried: they leave the
+# break, name what does not exist, or take more than a message out (logger.isEnabledFor).
 _NO_HINTS = (
+    "Set torch._dynamo.trace_autograd_ops",
+    "Ensure the input tensor to `tolist()`",
+    "Apply `@torch._dynamo.dont_skip_tracing`",
+    "Add the logging method to",
+    "Remove mutations from the generator.",
     "It may be possible to write",
     "Please ",
-    "This graph break ",
-    "If it is a Python builtin, please file",
-    "If it is a third-party C/C++ Python extension, please",
+    "This graph break is ",
+    "This graph break may be ",
+    "If it is a ",  # builtin or extension, please file or wrap it
     "Report an issue to ",
     "This is likely to be a Dynamo bug",
     "Your code may result in an error when running in eager",  # it raises what it means to raise

@@ -34,7 +34,7 @@ _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 # setattr(x, "name", value): which name it is stands there
 _SETATTR_OF_A_WORD = re.compile(r"""setattr\((?:[\w.]+, )?["'][\w.]*["'],""")
 # those whose names do not end in LR
-_SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
+_CYCLE_MOMENTUM = ("OneCycleLR", "CyclicLR")
 # methods of a module, and functions of torch.nn.modules.module for all of them
 _BACKWARD_HOOKS = (
     "register_full_backward_hook",
@@ -541,15 +541,12 @@ class SourceText:
         return any(given.search(self._text(file)) for file in self._with(option))
 
     @property
-    def schedulers(self) -> tuple[str, ...]:
-        """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""
-        calls = (
-            name for file in self._with("LR", *_SCHEDULERS) for name, _ in _calls(self.tree(file))
-        )
+    def momentum_scheduler(self) -> str:
+        """The scheduler of torch that the program makes and that changes the momentum, too."""
+        files = self._with(*_CYCLE_MOMENTUM)
+        calls = (name for file in files for name, _ in _calls(self.tree(file)))
         made = (name.rpartition(".")[2] for name in calls)
-        return tuple(
-            dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
-        )
+        return next((name for name in made if name in _CYCLE_MOMENTUM), "")
 
     @property
     def backward_hooks(self) -> tuple[m.Location, ...]:

@@ -421,6 +421,25 @@ def test_a_break_that_torch_tries_again_and_cannot_resume_from_is_only_a_skipped
     )
 
 
+def test_a_break_that_an_earlier_one_may_have_caused_points_to_that_line() -> None:
+    """Of a value that cannot be rebuilt behind a break torch also says what to do in a return."""
+    earlier = "This graph break may have been caused by an earlier graph break"
+    returned = "Hint: If Dynamo is attempting to trace a return statement, remove it from it."
+    reason = written.builtin().replace(
+        "Hint: Avoid calling builtin `print`.", f"{returned}\n  Hint: {earlier}. Resolve it."
+    )
+    first = broken("0/0", CALLER, (FILE, 14, "step"))
+    second = broken("0/0", CALLER, (FILE, 17, "step"), reason=reason)
+
+    after, alone = (
+        collected(*compiled("0/0", STEP), *lines)[-1].refusal.cause.hints
+        for lines in ((first, second), (second,))
+    )
+
+    assert after[0] == f"{earlier}, in line 14. Resolve it."
+    assert alone[:2] == (returned.removeprefix("Hint: "), f"{earlier}. Resolve it.")
+
+
 def test_a_librarys_function_that_is_compiled_by_itself_has_the_line_above_it_as_its_place() -> (
     None
 ):

@@ -16,6 +16,7 @@ from kgprof.analysis import analyse
 from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
 from kgprof.collectors.syncs import SYNC_DEBUG
+from kgprof.document.finding_list import advice
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     Finding,
@@ -503,15 +504,36 @@ def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None
     assert found.refusal.cause.hints == ()
 
 
-def test_no_hint_is_shown_that_leads_into_torchs_own_code() -> None:
-    hint = "Hint: Apply `@torch._dynamo.dont_skip_tracing` to it."
-    reason = builtin().replace("Hint: Avoid calling builtin `print`.", hint)
-    called = reason.replace("builtin print", "module: torch.random, qualname: manual_seed")
-    own = reason.replace("builtin print", "module: shelf, qualname: seed")
+@pytest.mark.parametrize(
+    "hint",
+    [
+        # tried: the next line of what it then traces breaks
+        "Apply `@torch._dynamo.dont_skip_tracing` to it.",
+        "Set torch._dynamo.trace_autograd_ops=True",  # of the module: nothing reads it
+        "Ensure the input tensor to `tolist()` is an integer type (e.g., int8).",
+        # of logger.isEnabledFor: what it guards is then never done
+        "Add the logging method to `torch._dynamo.config.ignore_logging_functions`.",
+    ],
+)
+def test_a_hint_of_torchs_that_was_tried_and_is_false_is_not_shown(hint: str) -> None:
+    reason = builtin().replace("Hint: Avoid calling builtin `print`.", f"Hint: {hint}")
+    found = of_break(reason=reason.replace("builtin print", "builtin seed"))
 
-    hints = [of_break(reason=each).refusal for each in (called, own)]
+    assert found.refusal is not None
+    assert hint in found.refusal.cause.hints
+    assert [line for line in advice(found) if hint[:20] in line] == []
 
-    assert ["dont_skip_tracing" in str(refusal) for refusal in hints] == [False, True]
+
+def test_no_break_is_left_for_another_by_its_advice() -> None:
+    """torch breaks the graph at what torch.compiler.disable keeps out, too."""
+    assert "disable" not in of_break((SHELF, 12, "forward")).no_fix
+
+
+def test_a_setting_with_which_results_may_differ_is_no_fix() -> None:
+    hint = "Set `torch._dynamo.config.enable_faithful_generator_behavior = False`. Note that this"
+    reason = builtin().replace("Hint: Avoid calling builtin `print`.", f"Hint: {hint}")
+
+    assert of_break(reason=reason.replace("builtin print", "builtin next")).fix == ""
 
 
 def test_a_setting_for_a_case_that_may_not_be_this_one_stays_torchs_hint() -> None:

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 import kgprof
 from kgprof.collectors.guard_text import parse
 from kgprof.collectors.input_sizes import InputSize
-from kgprof.collectors.remedies import REMEDIES, Cause, as_code
+from kgprof.collectors.remedies import REMEDIES, Cause, as_code, room_for_all
 from kgprof.model import Finding, Level
 from kgprof.reading.source_text import SourceText
 
@@ -86,6 +86,24 @@ def test_a_module_is_set_to_evaluation_only_if_it_is_the_only_one() -> None:
 
     assert as_code(cause) == ""  # model and model.body are switched apart, say
     assert as_code(msgspec.structs.replace(cause, switched="net")).startswith("net.eval()")
+
+
+def test_there_is_room_for_as_many_modules_as_torch_keeps_entries_of() -> None:
+    """Tried: with recompile_limit = 300 torch stops at 256 entries of one code object."""
+    wrapped = Cause(
+        guards=(parse("0/0: fn.act is relu"),), function="inner", wraps=True, modules=257
+    )
+
+    assert (bool(room_for_all(256)), room_for_all(257)) == (True, "")
+    assert "recompile_limit" not in as_code(wrapped)
+
+
+def test_a_number_of_a_float64_program_becomes_a_float64_tensor() -> None:
+    """Tried: torch.tensor(0.1) is a float32, and a float64 program then has other results."""
+    guard = parse("0/0: scale == 0.1")
+    cause = Cause(guards=(guard,), function="blend", only_computed=True, is_argument=True)
+
+    assert "float64" in as_code(cause)
 
 
 # a state may be None first, and then a tuple

@@ -196,6 +196,10 @@ def test_a_dispatch_mode_is_blamed_once_for_each_function_it_was_entered_around(
     assert found.location == STEPS_DEF
     assert "TorchDispatchMode" in found.refusal.cause.kind
     assert found.refusal.cause.explanation == "non-infra torch dispatch mode present"
+    (finding,) = skipped_frames.diagnose((found,))
+    assert finding.no_fix.startswith("leave no TorchDispatchMode active around the call")
+    # which holds for this cause only
+    assert "TorchDispatchMode" not in skipped_frames.SKIPPED_FRAME.remedy
 
 
 def test_what_torchs_wrapper_calls_is_no_skipped_frame_of_the_projects() -> None:

@@ -114,8 +114,20 @@ def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) ->
     found = tried(*TWO_BREAKS, trials=(against,))
 
     assert found.fix == ""
+    assert found.message.endswith(f"; tried, and did not help: {SCALARS}")
     assert found.refusal is not None
     assert found.refusal.cause.hints == ()
+
+
+def test_a_setting_that_helps_on_a_condition_stays_where_it_alone_did_not() -> None:
+    name = "trace_autograd_ops"
+    reason = REASON.replace(SCALARS, name).replace("gb0999", "gb9186")
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=reason))
+
+    found = tried(*lines, trials=(trial(name=name, breaks=(at(READ),)),))
+
+    assert found.fix.startswith(f"torch._dynamo.config.{name} = True  # if what was differentiated")
+    assert found.fix.endswith("; tried alone: the break stays")
 
 
 @pytest.mark.parametrize("trials", [(), Skipped("it takes long"), (trial(name="allow_rnn"),)])
@@ -180,6 +192,8 @@ def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, f
     found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
 
     assert found.fix == fix
+    vain = "; tried, and did not help: allow_unspec_int_on_nn_module"
+    assert found.message.endswith(vain) is not bool(fix)
 
 
 @pytest.mark.parametrize(
