@@ -21,6 +21,7 @@ from kgprof.collectors.graph_breaks import (
     cause_of,
     detail_of,
     library_of,
+    named_remedy,
     outside_dynamo,
     refusal_of,
     stack_in,
@@ -60,10 +61,6 @@ COMPILE_FAILED = m.Rule(
 RULES = (COMPILE_FAILED,)
 
 _POINT = re.compile(r"^  - (.+)$", re.MULTILINE)  # of torch's list of what is violated
-_MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
-_REGISTERS_FAKE = re.compile(
-    r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b"
-)
 
 _REFUSED = "RecompileError"
 _FORBIDS = "error_on_recompile"
@@ -266,28 +263,11 @@ def _failed(
         error=error,
         refusal=refusal_of(trace, cause, stack if traced else ()),
         calls=(seen.call,),
-        fix=_fix(text),
+        fix=named_remedy(text),
         guard=guard,
         forbidden_at=forbidden_at,
         identity="\0".join((*where, error, cause.identity, *inside)),
     )
-
-
-def _fix(text: str) -> str:
-    """What torch names as the remedy in its error, as code."""
-    size = _MARKED.search(text)
-    fake = _REGISTERS_FAKE.search(text)
-    if size and "maybe_mark_dynamic" in text:
-        return (
-            f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['dimension']})"
-            "  # in place of mark_dynamic: the program fixes this size"
-        )
-    if fake:
-        return (
-            f"@{fake['name']}  # above a function of the same arguments that returns an empty "
-            "tensor of the result's shape and dtype"
-        )
-    return ""
 
 
 def _guard(text: str, seen: m.OfferedFrame | Compiled) -> str:

@@ -119,6 +119,10 @@ _NEVER_TRACED_BY_TORCH = re.compile(r"filename: `[^`]*[/\\]torch[/\\]_compile\.p
 _FORCE_SKIPPED = "skip reason: file is force-skipped"
 _ON_PURPOSE = "torch._dynamo.graph_break"
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
+_MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
+_REGISTERS_FAKE = re.compile(
+    r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b"
+)
 
 
 class BreakRecord(m.Model):
@@ -540,6 +544,23 @@ def identity_of(trace: RunTrace, record: BreakRecord) -> str:
 
 def diagnose(events: tuple[GraphBreak, ...]) -> tuple[m.Finding, ...]:
     return tuple(_finding(event, ordinal) for event, ordinal in numbered(events))
+
+
+def named_remedy(text: str) -> str:
+    """What torch names as the remedy in its error, as code."""
+    size = _MARKED.search(text)
+    fake = _REGISTERS_FAKE.search(text)
+    if size and "maybe_mark_dynamic" in text:
+        return (
+            f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['dimension']})"
+            "  # in place of mark_dynamic: the program fixes this size"
+        )
+    if fake:
+        return (
+            f"@{fake['name']}  # above a function of the same arguments that returns an empty "
+            "tensor of the result's shape and dtype"
+        )
+    return ""
 
 
 def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:

@@ -47,6 +47,7 @@ from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, fram
 from kgprof.wording import and_more, in_steps, plural, step_name
 
 ARTIFACT = "recompile_reasons"
+_UNREAD = re.compile(r": '\w+' object has no attribute '\w+'")
 _ON_STACK = re.compile(rf"{m.ON_STACK}(\d+)")
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
@@ -232,11 +233,17 @@ def reasons(payload: str) -> tuple[str, ...]:
     )
 
 
+def _readable(payload: str) -> Sequence[str]:
+    """torch's reasons without those that it failed to work out again, where there are others."""
+    every = reasons(payload)
+    return [reason for reason in every if not _UNREAD.search(reason)] or every
+
+
 def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     """Of each compile id that followed a rejection: the failed guards, newest entry first."""
     read = functools.cache(parse)  # every later rejection names the entry again, in the same words
     found = {
-        compile_id(record.metadata): tuple(read(reason) for reason in reasons(record.payload))
+        compile_id(record.metadata): tuple(read(reason) for reason in _readable(record.payload))
         for record in trace.artifacts(ARTIFACT)
         if record.payload
     }
@@ -511,7 +518,7 @@ def _told_apart(
     keys = [
         (
             frame_id(each.compile_id),
-            frozenset((_subject(guard), _size_class(guard)) for guard in each.rejected),
+            frozenset((_thing(guard), _size_class(guard)) for guard in each.rejected),
         )
         for each in made
     ]
@@ -1169,12 +1176,13 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         subjects = {_subject(recompile.guard) for recompile in once}
         going_on = {_subject(recompile.guard) for recompile in again} - subjects
         with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
-        went_on = [recompile for recompile in before if _subject(recompile.guard) in going_on]
-        apart = [
+        others = [recompile for recompile in before if recompile not in with_it]
+        went_on = [
             recompile
-            for recompile in before
-            if _subject(recompile.guard) not in subjects | going_on
+            for recompile in others
+            if _subject(recompile.guard) in going_on or _is_in_a_condition(recompile, steady)
         ]
+        apart = [recompile for recompile in others if recompile not in went_on]
         if once:
             note = _finding(
                 IN_STEADY_STATE,
@@ -1188,6 +1196,13 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
             yield _finding(IN_STEADY_STATE, event, apart, _ended(event, apart), CONVERGED)
+
+
+def _is_in_a_condition(recompile: Recompile, later: Sequence[Recompile]) -> bool:
+    """Whether a later recompile is for a condition on the same value, made of several perhaps."""
+    source = recompile.guard.source
+    conditions = (each.guard.text for each in later if each.guard.kind == OTHER)
+    return bool(source) and any(source in text for text in conditions)
 
 
 def _so_far(once: Sequence[Recompile]) -> str:
@@ -1320,13 +1335,17 @@ def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     value."""
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
-    things = grouped(recompiles, lambda recompile: _subject(recompile.guard))
+    things = grouped(recompiles, lambda recompile: _thing(recompile.guard))
     firsts = [same[0] for same in things]
     # what such a line holds is told where it comes from, if that is known
     told = {_change(each.guard) for each in firsts if not each.guard.is_held}
     firsts = [one for one in firsts if not one.guard.is_held or _change(one.guard) not in told]
     words = list(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
     return f"{'; '.join(words[:SHOWN])}{and_more(words, SHOWN)}"
+
+
+def _thing(guard: Guard) -> tuple[_Subject, str]:
+    return _subject(guard), guard.text if guard.kind == OTHER or is_condition(guard) else ""
 
 
 def _change(guard: Guard) -> tuple[str, int | None, str, str]:

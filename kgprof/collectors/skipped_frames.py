@@ -22,6 +22,7 @@ from kgprof.collectors.graph_breaks import (
     fell_back,
     identity_of,
     library_of,
+    named_remedy,
     numbered,
     refusal_of,
     sites,
@@ -50,7 +51,7 @@ SKIPPED_FRAME = m.Rule(
         "whole function runs eagerly."
     ),
     remedy=(
-        "Fix the line that caused it (the finding points to it), or move it, the loop or the with "
+        "Fix the line that caused it, or move it, the loop or the with "
         "block out of the compiled function."
     ),
     topic=m.Topic.COMPILATION,
@@ -258,6 +259,7 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
         count=max(1, event.records),
         library=event.library,
         refusal=event.refusal,
+        fix=named_remedy(cause.explanation),
         related=(elsewhere,) if elsewhere else (),
         detail=detail_of(cause),
         no_fix=_UNDER_A_MODE if cause.kind == _CAUSES["dispatch-mode"] else "",

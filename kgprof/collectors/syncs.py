@@ -222,8 +222,8 @@ SAID = {
 # so many results of its own.
 CHECKING = {"cholesky": 1, "inv": 1, "ldl_factor": 2, "lu_factor": 2, "solve": 1}
 UNCHECKED = (
-    "torch.linalg.{}_ex(...)[{}]  # the same without the check that reads: what failed is in its "
-    "last result"
+    "torch.linalg.{}_ex(...)[{}]  # reads nothing and raises no error: where it may fail, look at "
+    "its last result"
 )
 
 COUNTED_CLASSES = (

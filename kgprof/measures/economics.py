@@ -57,10 +57,11 @@ PAYOFFS = {
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
 PREDICTED = ("break_even", "of_100", "returns")
-# A shorter eager step is said to have torch's wrapper in it: 4 to 15 us for a call of a compiled
-# function or module under set_stance("force_eager") (torch 2.13, CPU).
-WRAPPED_US = 100.0
-EAGER_STEPS = m.Skipped("most of its steps call no compiled function")
+# A shorter eager step is said to have torch's wrapper in it: under set_stance("force_eager") 4 to
+# 15 us for a call of a compiled function or module, and 250 for torch.compile itself (torch 2.13,
+# CPU), where a program calls it in each step.
+WRAPPED_US = 1000.0
+EAGER_STEPS = m.Skipped("most of its steps run no compiled graph")
 NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
@@ -143,7 +144,7 @@ def _paid_s(cold_s: m.Figure, eager_s: m.Figure) -> m.Figure:
 
 def _steps_are_eager(evidence: RunEvidence) -> bool:
     """Whether most steps of a script after its warm-up, and so the median one, ran no compiled
-    function, as far as their calls were counted: it compiles what it does besides."""
+    graph, as far as calls were counted: it compiles what it does besides, or reached a limit."""
     trace = evidence.compiler
     script = evidence.record.script
     if trace is None or script is None or isinstance(trace.all.compiled_calls, m.Skipped):
@@ -152,8 +153,13 @@ def _steps_are_eager(evidence: RunEvidence) -> bool:
     if counted.left_out or not counted.callables:
         return False
     steps = range(trace.steady_from, script.steps)
-    called = {step for each in counted.callables for step in each.calls if step in steps}
-    return 2 * len(called) < len(steps)
+    ran = {
+        step
+        for each in counted.callables
+        for step, calls in each.calls.items()
+        if step in steps and calls > each.eager.get(step, 0)
+    }
+    return 2 * len(ran) < len(steps)
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
@@ -209,6 +215,9 @@ def _cold_s(run: m.RunRecord) -> m.Figure:
     compiling = _compiling(compiled)
     later = range(before_steady, len(call_us))
     steady = [call_us[call] for call in later if call not in compiling]
+    timed = step_time(run.timing)
+    if not steady and isinstance(timed, m.Spread):
+        steady = [timed.median]
     steady_s = median(steady or call_us[before_steady:]) / 1e6
     calls_s = beyond([us / 1e6 for us in call_us[:before_steady]], steady_s)
     again_s = sum(max(0.0, call_us[call] / 1e6 - steady_s) for call in later if call in compiling)

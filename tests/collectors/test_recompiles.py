@@ -447,6 +447,40 @@ def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
     assert "converged" not in note.message
 
 
+def test_conditions_are_each_a_cause_and_the_value_in_them_has_not_converged() -> None:
+    larger = "(24*min(64, 16 + L['cache'].used)) != 1536"
+    full = "0 <= L['cache'].used <= 48"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=1),
+        rejected("0/1", "0/0: L['cache'].used == 0", call=1),
+        *compiled("0/2", STEP, call=13),
+        rejected("0/2", f"0/1: {larger}", call=13),
+        *compiled("0/3", STEP, call=14),
+        rejected("0/3", f"0/2: {full}", call=14),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 1, 13, 14))),
+    ]
+
+    found = diagnosed(*lines)
+
+    message = " ".join(each.message for each in found)
+    assert "!= 1536" in message
+    assert "<= 48" in message
+    assert "converged" not in message
+
+
+def test_a_reason_that_torch_failed_to_read_again_is_told_where_there_is_no_other() -> None:
+    unread = "0/1: 'NoneType' object has no attribute 'size'"
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6"
+    lines = [*compiled("0/0", STEP), *compiled("0/2", STEP, call=10)]
+
+    (beside,) = diagnosed(*lines, rejected("0/2", unread, size, call=10))
+    (alone,) = diagnosed(*lines, rejected("0/2", unread, call=10))
+
+    assert beside.message.endswith("size of x, dimension 0: expected 8, got 6")
+    assert "NoneType" in alone.message
+
+
 def heads(*own: int) -> CompiledCallable:
     """One of the modules of a script, which is called in these calls of it."""
     entry = own[0]

@@ -282,3 +282,18 @@ def test_a_finding_counts_the_records_of_the_function_that_it_names() -> None:
     found = collected(*lines)
 
     assert [(one.frame, one.records) for one in found] == [(STEPS_DEF, 1)]
+
+
+def test_a_custom_operator_without_a_fake_kernel_has_torchs_own_remedy() -> None:
+    reason = (
+        "RuntimeError when making fake tensor call\n  Explanation: There was no fake impl "
+        "registered for <CustomOpDef(sketch::quantiles)>. Please use `quantiles.register_fake` to "
+        "add an fake impl.\n\n For more details: https://x/gb/gb4315.html"
+    )
+    lines = compiled("0/0", STEP, fail_type="Unsupported", fail_reason=reason)
+
+    (found,) = skipped_frames.diagnose(
+        collected(*lines, offered(STEP, "skipped", why="error", text=reason))
+    )
+
+    assert found.fix.startswith("@quantiles.register_fake  # above a function")

@@ -258,11 +258,15 @@ def test_where_torch_made_no_graph_nothing_pays_off() -> None:
 
 
 def script(
-    eager: TimingPass | Skipped, compiled_us: float = 500.0, called_in: tuple[int, ...] = ()
+    eager: TimingPass | Skipped,
+    compiled_us: float = 500.0,
+    called_in: tuple[int, ...] = (),
+    eager_in: tuple[int, ...] = (),
 ) -> Economics | Skipped:
     """Of a short script, which is timed without a request: compiled, and with compiling off.
 
-    ``called_in``: the steps that call its compiled function; none: nobody counted.
+    ``called_in``: the steps that call its compiled function; none: nobody counted. ``eager_in``:
+    those of them in which it ran eagerly.
     """
     timed = compiled(compiled_us, compiled_us)
     assert isinstance(timed.timing, TimingPass)
@@ -275,7 +279,8 @@ def script(
         records=CompileRecords(),
     )
     if called_in:
-        function = called(STEP, calls=dict.fromkeys(called_in, 1))
+        eager_calls = dict.fromkeys(eager_in, 1)
+        function = called(STEP, calls=dict.fromkeys(called_in, 1), eager=eager_calls)
         counted = CompileRecords(compiled_calls=CompiledCalls(callables=(function,)))
         ran = msgspec.structs.replace(ran, records=counted)
     asked = recording(ran)
@@ -306,7 +311,7 @@ def test_a_script_is_held_against_itself_with_compiling_off() -> None:
     assert isinstance(faster.cold, BreakEven)
     assert slower.verdict == "never"
     assert slower.text.startswith("slower than eager;")
-    assert "in mode eager (TIMING, medians, in one process each)" in slower.text
+    assert "in mode eager with torch's wrapper (TIMING, medians, in one" in slower.text
 
 
 def test_what_compiles_after_warm_up_costs_too_and_is_no_usual_step() -> None:
@@ -330,6 +335,18 @@ def test_a_script_whose_steps_are_eager_code_is_not_compared_with_eager() -> Non
     assert script(times, called_in=(0, 1, 9)) == EAGER_STEPS
     assert script(times, called_in=(0, 4, 8)) == EAGER_STEPS
     assert isinstance(script(times, called_in=(0, 1, 2, 4, 6, 8)), Economics)
+    # since torch's limit
+    assert script(times, called_in=(*range(9),), eager_in=(4, 5, 6, 7, 8)) == EAGER_STEPS
+
+
+def test_where_every_step_before_the_timed_ones_compiles_the_usual_step_is_a_timed_one() -> None:
+    fast = compiled(500.0, 500.0, 500.0)
+    assert isinstance(fast.compile, CompilePass)
+    made = msgspec.structs.replace(fast.compile, compiled_in=(*range(len(COMPILED_CALLS)),))
+
+    found = of(eager(1000.0, 1000.0, 1000.0), msgspec.structs.replace(fast, compile=made))
+
+    assert found.cold_s == pytest.approx(4.1 - 0.0, abs=1e-9)
 
 
 def test_what_the_first_step_of_a_script_does_besides_is_no_compile_time() -> None:
