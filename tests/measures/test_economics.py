@@ -34,7 +34,15 @@ from kgprof.model import (
 )
 from kgprof.model.compile_records import CompiledCalls, CompileRecords, GraphRuns
 from kgprof.reading.evidence import Evidence
-from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
+from tests.analysis.recordings import (
+    COMPILATION,
+    COMPILED,
+    EAGER,
+    agreed,
+    agreement,
+    recording,
+    run,
+)
 from tests.collectors.written import STEP, called
 from tests.record import handmade
 
@@ -337,6 +345,21 @@ def test_a_script_whose_steps_are_eager_code_is_not_compared_with_eager() -> Non
     assert isinstance(script(times, called_in=(0, 1, 2, 4, 6, 8)), Economics)
     # since torch's limit
     assert script(times, called_in=(*range(9),), eager_in=(4, 5, 6, 7, 8)) == EAGER_STEPS
+
+
+def test_one_slow_step_of_eagers_start_does_not_take_off_what_torch_timed() -> None:
+    disturbed = TimingPass(
+        clock="perf_counter",
+        step_us=((1000.0, 1010.0),),
+        evaluation_s=(),
+        start_us=(3e3, 5e6),
+        step="an optimizer step",
+    )
+
+    found = script(disturbed)
+
+    assert isinstance(found, Economics)
+    assert found.paid_s == COMPILATION.duration_s
 
 
 def test_where_every_step_before_the_timed_ones_compiles_the_usual_step_is_a_timed_one() -> None:
