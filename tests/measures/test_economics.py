@@ -347,21 +347,6 @@ def test_a_script_whose_steps_are_eager_code_is_not_compared_with_eager() -> Non
     assert script(times, called_in=(*range(9),), eager_in=(4, 5, 6, 7, 8)) == EAGER_STEPS
 
 
-def test_one_slow_step_of_eagers_start_does_not_take_off_what_torch_timed() -> None:
-    disturbed = TimingPass(
-        clock="perf_counter",
-        step_us=((1000.0, 1010.0),),
-        evaluation_s=(),
-        start_us=(3e3, 5e6),
-        step="an optimizer step",
-    )
-
-    found = script(disturbed)
-
-    assert isinstance(found, Economics)
-    assert found.paid_s == COMPILATION.duration_s
-
-
 def test_where_every_step_before_the_timed_ones_compiles_the_usual_step_is_a_timed_one() -> None:
     fast = compiled(500.0, 500.0, 500.0)
     assert isinstance(fast.compile, CompilePass)
@@ -374,21 +359,21 @@ def test_where_every_step_before_the_timed_ones_compiles_the_usual_step_is_a_tim
 
 def test_what_the_first_step_of_a_script_does_besides_is_no_compile_time() -> None:
     times = eagerly((200.0, 201.0))
-    evaluates_first = script(msgspec.structs.replace(times, start_us=(3e6,)))
+    evaluates_first = script(msgspec.structs.replace(times, start_us=(2e6,)))
     assert isinstance(evaluates_first, Economics)
 
     assert evaluates_first.cold_s == pytest.approx(4.1, rel=0.01)
-    assert evaluates_first.paid_s == pytest.approx(1.1, rel=0.01)
-    assert "1.1 s of cold compile time" in evaluates_first.text
+    assert evaluates_first.paid_s == pytest.approx(2.1, rel=0.01)
+    assert "2.1 s of cold compile time" in evaluates_first.text
 
 
-def test_first_steps_that_took_no_longer_than_in_eager_are_no_0_s_of_compile_time() -> None:
+def test_where_first_steps_took_no_longer_than_in_eager_compiling_took_what_torch_timed() -> None:
     times = eagerly((200.0, 201.0))
     slow_start = script(msgspec.structs.replace(times, start_us=(9e6,)))
     assert isinstance(slow_start, Economics)
 
-    assert isinstance(slow_start.paid_s, Skipped)
-    assert "its compile time is not recovered" in slow_start.text
+    assert slow_start.paid_s == COMPILATION.duration_s
+    assert "1.5 s of cold compile time is not recovered" in slow_start.text
 
 
 def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> None:
