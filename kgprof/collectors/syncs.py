@@ -275,6 +275,7 @@ class Sync(Event):
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
+    is_caught: bool = False  # its function may need the error that the line raises
     read_in: int = 0  # the first line behind that loop that reads it, if there is one
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
     is_condition: bool = False  # the line is in that of an if or a while
@@ -395,6 +396,7 @@ def _of_run(
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=in_loop,
+            is_caught=source.has_handler(place),
             read_in=later,
             is_pinned=is_pinned,
             is_condition=source.condition(place) is not None,
@@ -760,7 +762,8 @@ def _own_fix(event: Sync) -> str:
         return FIXED_ROUNDS
     if event.called == "type_as" and event.operator == SYNC_DEBUG:
         return COPIED
-    if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
+    is_check = event.called in CHECKING and f"linalg.{event.called}(" in event.expression
+    if is_check and not event.is_caught:
         results = CHECKING[event.called]
         return UNCHECKED.format(event.called, "0" if results == 1 else f":{results}")
     return _fix(event)

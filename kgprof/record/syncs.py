@@ -96,6 +96,7 @@ CAPTURED = frozenset(
         "equal",
         "allclose",
     }
+    | {f"linalg_{name}" for name in ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")}
     | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
 )
 # methods of a tensor that dispatch nothing where it lies on the CPU
