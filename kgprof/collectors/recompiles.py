@@ -74,8 +74,8 @@ IN_STEADY_STATE = m.Rule(
     remedy=(
         "Give the compiled function the same kind of input in every call, or tell torch in "
         "advance: torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size that no line "
-        "needs as a number, a 0-d tensor for a number that is only added or multiplied, a warm-up call "
-        "with each value of a flag."
+        "needs as a number, a 0-d tensor for a number that is only added or multiplied, a "
+        "warm-up call with each value of a flag."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS),),
@@ -103,8 +103,8 @@ LIMIT_REACHED = m.Rule(
     ),
     remedy=(
         "Reduce the number of different values: a size that no line needs as a number can be "
-        "dynamic (torch._dynamo.mark_dynamic, dynamic=True), a number that is only added or multiplied a "
-        "0-d tensor. Or compile separate functions for them. Raising "
+        "dynamic (torch._dynamo.mark_dynamic, dynamic=True), a number that is only added "
+        "or multiplied a 0-d tensor. Or compile separate functions for them. Raising "
         "torch._dynamo.config.recompile_limit only helps if the number of values is known."
     ),
     topic=m.Topic.COMPILATION,
@@ -130,9 +130,9 @@ UNBOUNDED = m.Rule(
     ),
     remedy=(
         "Keep what changes in every call out of the guards: a counter in the caller; a 0-d tensor "
-        "in place of a number that is only added or multiplied; the slice itself in place of a number "
-        "that slices or counts the turns of a loop; functions and strings made once, outside; a "
-        "size marked dynamic, if no line needs it as a number."
+        "in place of a number that is only added or multiplied; the slice itself in place of "
+        "a number that slices or counts the turns of a loop; functions and strings made once, "
+        "outside; a size marked dynamic, if no line needs it as a number."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),
