@@ -28,6 +28,7 @@ MADE = {
     "gate/settings.py _kernel_kinds": "the person's own",
     "measures/kernel_kinds.py __init__": "the person's own",
     "reading/source_text.py _may_bind": "a name between two ends of a word",
+    "reading/source_text.py gives": "an option's name at one end of a word, and blanks",
     "document/finding_list.py times": "a number and a word as they are",
 }
 

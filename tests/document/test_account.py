@@ -165,7 +165,7 @@ def test_what_never_pays_is_said_once_with_its_figures(brief: bool) -> None:
     text = " ".join(Text(brief=brief).render(shown).split())
     above_the_findings = text.partition("warning KGP603")[0]
     assert above_the_findings.count("slower than eager;") == 1
-    assert above_the_findings.count("in mode eager (TIMING") == 1
+    assert above_the_findings.count("in mode eager with torch's wrapper (TIMING") == 1
     assert not any("compiled: " in line for line in lines(shown))
 
 
