@@ -481,7 +481,8 @@ def _goes_on_for_a_size(event: recompiles.RecompiledFunction) -> bool:
     """Whether the finding of a function that compiles again and again is about its sizes."""
     if event.every_value_new or event.limit_call is not None or not event.calls_known:
         return True
-    return any(_is_for_a_size(each) and not each.once for each in event.in_steady_state)
+    steady = filter(event.is_steady, event.recompiles)
+    return any(_is_for_a_size(each) and not each.once for each in steady)
 
 
 def _static_shapes(seen: Seen) -> Answer:

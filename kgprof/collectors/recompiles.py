@@ -144,9 +144,9 @@ UNBOUNDED = m.Rule(
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 SHOWN = 3  # things that a sentence names
 # What tells a note from the rule's finding.
-CONVERGED, AFTER_A_BREAK, WENT_ON = "converged", "after a break", "went on"
+WARM_UP, AFTER_A_BREAK = "converged", "after a break"
 _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
-UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
+UNKNOWN_CALLS = " (calls are not in this recording, so whether it ended is unknown)"
 
 
 class Recompile(m.Model):
@@ -162,7 +162,6 @@ class Recompile(m.Model):
     # the same guards of the same code failed in no other call, and for no other value
     once: bool = False
     begins: bool = False  # it is part of the first calls of its own module, however late they came
-    last: bool = False  # no compiled code of the function ran in a later call
     used: m.Location | None = None  # the project's line that made the value a constant
     returned_by: m.Location | None = None  # the line of the graph break that returned the value
     fix: str = ""  # what to write so that this guard no longer fails
@@ -195,10 +194,6 @@ class RecompiledFunction(Event):
     limit_fix: str = ""  # for ``limit_guard``
     tried: Mapping[str, str] = {}  # settings by name, as far as they were tried: what each does
 
-    @property
-    def in_steady_state(self) -> tuple[Recompile, ...]:
-        return tuple(each for each in self.recompiles if self.is_steady(each))
-
     def is_steady(self, recompile: Recompile) -> bool:
         return recompile.call >= self.steady_from and not recompile.begins
 
@@ -213,10 +208,6 @@ class RecompiledFunction(Event):
             others = len(self.wraps) - 2
             return f"{', '.join(self.wraps[:2])}{f' and {others} more' if others > 0 else ''}"
         return f"{self.function or 'a function'}{f' in {self.library}' if self.library else ''}"
-
-    @property
-    def before(self) -> tuple[Recompile, ...]:
-        return tuple(each for each in self.recompiles if not self.is_steady(each))
 
 
 # ---------------------------------------------------------------- reading records
@@ -518,7 +509,7 @@ def _told_apart(
     keys = [
         (
             frame_id(each.compile_id),
-            frozenset((_thing(guard), _size_class(guard)) for guard in each.rejected),
+            frozenset((_cause(guard), _size_class(guard)) for guard in each.rejected),
         )
         for each in made
     ]
@@ -791,9 +782,9 @@ class Advised:
         """Whether a value came as numbers of two types, or as a number and as a tensor."""
         types = [
             each
-            for (kind, source, _), same in self.same.items()
-            if kind == "type" and source == guard.source
+            for same in self.same.values()
             for each in same
+            if each.kind == "type" and each.source == guard.source
         ]
         return bool(types) and all(each.expected in NUMBERS for each in types)
 
@@ -877,6 +868,11 @@ def _subject(guard: Guard) -> _Subject:
     return guard.kind, guard.source, guard.dimension
 
 
+def _cause(guard: Guard) -> tuple[_Subject, str]:
+    """What two guards share that are one cause: each condition on a value is one of its own."""
+    return _subject(guard), guard.text if guard.kind == OTHER or is_condition(guard) else ""
+
+
 def _without_repeats(guards: Sequence[Guard]) -> tuple[Guard, ...]:
     """Those that say anything that none before them says: each entry is rejected in every later
     recompile again."""
@@ -905,14 +901,7 @@ def _recompile(
         else None,
         duration_s=compiled.took_us / 1e6 if is_timed else m.Skipped("torch gave no duration"),
         begins=compiled_callables.begins_with(trace, compiled),
-        last=_runs_no_more(trace, compiled),
     )
-
-
-def _runs_no_more(trace: RunTrace, compiled: Compiled) -> bool:
-    """Whether nothing shows that its code was called again without another compilation."""
-    runs = _runs(trace, {compiled.frame_id})
-    return max(runs, default=trace.calls - 1) <= compiled.call
 
 
 def _break_before(trace: RunTrace, compiled: Compiled) -> m.Location | None:
@@ -1158,65 +1147,35 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     """One rule at most a function; what recompiled during warm-up is a note of its own."""
     if not event.calls_known and event.limit_call is None:
-        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, CONVERGED)
+        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, WARM_UP)
     elif event.every_value_new:
         yield _finding(UNBOUNDED, event, event.recompiles)
     elif event.limit_call is not None:
         yield _finding(LIMIT_REACHED, event, event.recompiles)
     else:
         yield from _of_breaks(event)
-        steady = [recompile for recompile in event.in_steady_state if not recompile.returned_by]
-        once = [recompile for recompile in steady if recompile.once]
+        own = [recompile for recompile in event.recompiles if not recompile.returned_by]
+        steady = [recompile for recompile in own if event.is_steady(recompile)]
         again = [recompile for recompile in steady if not recompile.once]
+        once = [recompile for recompile in steady if recompile.once]
+        before = [recompile for recompile in own if not event.is_steady(recompile)]
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
-        # What had converged before on the same subject belongs to it: a size that became dynamic,
-        # then came as 1.
-        before = [recompile for recompile in event.before if not recompile.returned_by]
-        subjects = {_subject(recompile.guard) for recompile in once}
-        going_on = {_subject(recompile.guard) for recompile in again} - subjects
-        with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
-        others = [recompile for recompile in before if recompile not in with_it]
-        went_on = [
-            recompile
-            for recompile in others
-            if _subject(recompile.guard) in going_on or _is_in_a_condition(recompile, steady)
-        ]
-        apart = [recompile for recompile in others if recompile not in went_on]
         if once:
-            note = _finding(
-                IN_STEADY_STATE,
-                event,
-                [*with_it, *once],
-                _so_far(once),
-                "once" if again else "",
-            )
+            apart = "once" if again else ""
+            note = _finding(IN_STEADY_STATE, event, once, apart=apart, is_note=True)
             yield replace(note, one_off=True)
-        if went_on:
-            yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
-        if apart:
-            yield _finding(IN_STEADY_STATE, event, apart, _ended(event, apart), CONVERGED)
+        if before:
+            yield _finding(IN_STEADY_STATE, event, before, _first_calls(event, before), WARM_UP)
 
 
-def _is_in_a_condition(recompile: Recompile, later: Sequence[Recompile]) -> bool:
-    """Whether a later recompile is for a condition on the same value, made of several perhaps."""
-    source = recompile.guard.source
-    conditions = (each.guard.text for each in later if each.guard.kind == OTHER)
-    return bool(source) and any(source in text for text in conditions)
-
-
-def _so_far(once: Sequence[Recompile]) -> str:
-    """What is known of recompiles that happened once: the last call of all shows nothing more."""
-    return ", with no later call of it" if any(each.last for each in once) else ", then not again"
-
-
-def _ended(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """What is known of recompiles in first calls, on subjects that no later call failed on."""
-    if any(each.call >= event.steady_from for each in recompiles):
-        return ", each in the first calls of its module"
-    if any(each.last for each in recompiles):
+def _first_calls(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """Which first calls these recompiles came in."""
+    if all(each.call < event.steady_from for each in recompiles):
         return ", during warm-up"
-    return f" and {CONVERGED}"
+    if all(each.begins for each in recompiles):
+        return ", each in the first calls of its module"
+    return ", during warm-up or in the first calls of its module"
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
@@ -1243,11 +1202,14 @@ def _finding(
     rule: m.Rule,
     event: RecompiledFunction,
     recompiles: Sequence[Recompile],
-    note: str = "",
+    first_calls: str = "",
     apart: str = "",
+    *,
+    is_note: bool = False,
 ) -> m.Finding:
-    """``note``: why it is one, as is what a graph break causes, which has a finding of its own;
-    ``apart``: what tells it from another finding of the same rule and function."""
+    """``first_calls``: which of them, that end; such a finding is a note, as is what a graph break
+    causes, which has a finding of its own. ``apart``: what tells it from another finding of the
+    same rule and function."""
     guards = [recompile.guard for recompile in recompiles] or (
         [event.limit_guard] if event.limit_guard else []
     )
@@ -1265,13 +1227,9 @@ def _finding(
     of_library = bool(event.library or event.wraps)
     called = lines.pop() if of_library and len(lines) == 1 else None
     calls = [f"{step_name(r.call)}, " if event.calls_known else "" for r in recompiles]
-    kinds = (
-        ()
-        if apart in (CONVERGED, AFTER_A_BREAK, WENT_ON)
-        else sorted({guard.kind for guard in guards})
-    )
+    kinds = () if apart in (WARM_UP, AFTER_A_BREAK) else sorted({guard.kind for guard in guards})
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
-    times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
+    times = f"{_times(event, recompiles)}{first_calls}{_because_of_break(event, recompiles)}"
     # torch's own sentence for each, one a line, and below them its hints
     detail = "\n".join(
         [
@@ -1287,7 +1245,7 @@ def _finding(
         *([apart] if apart else []),
         event.identity,
         *kinds,
-        level=m.Level.NOTE if note or of_break else None,
+        level=m.Level.NOTE if is_note or first_calls or of_break else None,
         library=None
         if event.modules and event.library and event.library.package == "torch"
         else event.library,
@@ -1305,7 +1263,7 @@ def _advice(
 ) -> str:
     """The remedy for what failed; at the limit, if there is none or the modules that share the code
     have parameters of several sizes, room for all of these."""
-    if apart in (CONVERGED, WENT_ON) and event.calls_known:
+    if apart == WARM_UP and event.calls_known:
         return ""
     room = room_for_all(event.modules_of_code) if rule is LIMIT_REACHED else ""
     if room and are_of_parameters([each.guard for each in recompiles]):
@@ -1335,17 +1293,13 @@ def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     value."""
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
-    things = grouped(recompiles, lambda recompile: _thing(recompile.guard))
-    firsts = [same[0] for same in things]
+    causes = grouped(recompiles, lambda recompile: _cause(recompile.guard))
+    firsts = [same[0] for same in causes]
     # what such a line holds is told where it comes from, if that is known
     told = {_change(each.guard) for each in firsts if not each.guard.is_held}
     firsts = [one for one in firsts if not one.guard.is_held or _change(one.guard) not in told]
     words = list(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
     return f"{'; '.join(words[:SHOWN])}{and_more(words, SHOWN)}"
-
-
-def _thing(guard: Guard) -> tuple[_Subject, str]:
-    return _subject(guard), guard.text if guard.kind == OTHER or is_condition(guard) else ""
 
 
 def _change(guard: Guard) -> tuple[str, int | None, str, str]:
@@ -1367,7 +1321,7 @@ def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tupl
 def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     """For the cause of most of the recompiles, and of half of them at least: a fix for another one
     would leave most of them. What it leaves is said."""
-    causes = Counter(each.fix or _subject(each.guard)[:2] for each in recompiles)
+    causes = Counter(each.fix or _cause(each.guard) for each in recompiles)
     if not causes:
         return event.limit_fix
     most = max(causes.values())

@@ -74,8 +74,10 @@ def _all(recording: Recording) -> Iterator[Found]:
 def _recompiled(function: RecompiledFunction) -> Iterator[Found]:
     for finding in recompiles.diagnose((function,)):
         is_note = finding.level is Level.NOTE and not finding.one_off
-        chosen = function.recompiles if finding.rule != "KGP103" else function.in_steady_state
-        chosen = function.before if is_note else chosen
+        steady = [each for each in function.recompiles if function.is_steady(each)]
+        before = [each for each in function.recompiles if not function.is_steady(each)]
+        chosen = function.recompiles if finding.rule != "KGP103" else steady
+        chosen = before if is_note else chosen
         eager = function.eager_calls
         yield Found(
             rule=NOTE if is_note else finding.rule,

@@ -417,7 +417,7 @@ def gate() -> Profile:
         _broken(keys[0], 58, "ada, until 2027-01-31: see #12"),
     )
     note = _finding(
-        "KGP103", Level.NOTE, keys[1], "derive recompiled 2 times in step 1 and converged"
+        "KGP103", Level.NOTE, keys[1], "derive recompiled 2 times in step 1, during warm-up"
     )
     text = "gate failed: batched.default: 1 over the budget of 0 graph-breaks"
     profile = _profile(runs, msgspec.structs.replace(CPU, source_root="/src"), "cpu")
