@@ -257,17 +257,14 @@ def _graph_break(seen: Seen) -> Answer:
 
 
 def _recompile(seen: Seen) -> Answer:
-    message = seen.messages(IN_STEADY_STATE.id)
-    what = (
-        "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
-    )
-    calls = re.search(r"in step (\d+)", message)
+    entries = there(there(seen.report.compile).recompiles)
+    reasons = (f"{entry.reason} in call {entry.call}" for entry in entries)
     want, got = at_line(
         f"{IN_STEADY_STATE.id} at", seen.line["recompile"], seen.findings(IN_STEADY_STATE.id)
     )
     return (
-        f"{want}, size, in step {RESIZED_AT}",
-        f"{got}, {what}, in step {calls[1] if calls else 'none'}",
+        f"{want}, size of x, dimension 0: expected 8, got 9 in call {RESIZED_AT}",
+        f"{got}, {listed(reasons)}",
     )
 
 
