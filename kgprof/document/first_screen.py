@@ -123,12 +123,9 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
     compiled = first.compile
     if isinstance(compiled, m.CompileSummary) and isinstance(compiled.first_call_s, float):
         below = made(compiled)
-        if isinstance(first.economics, m.Economics):
-            cold = first.economics.cold
-            if isinstance(cold, m.BreakEven):
-                below = f"pays off after {plural(round(cold.steps), 'step')}"
-            elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
-                below = "not paid back"
+        cold = first.economics.cold if isinstance(first.economics, m.Economics) else None
+        if isinstance(cold, m.BreakEven):
+            below = f"compiling pays off after {plural(round(cold.steps), 'step')}"
         what = "First step" if first.script else "First call"
         yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
