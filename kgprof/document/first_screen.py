@@ -26,6 +26,7 @@ from kgprof.document.quantity import (
     duration,
     figure,
     of_width,
+    or_dash,
     percent,
     ratio,
     rounded,
@@ -33,7 +34,6 @@ from kgprof.document.quantity import (
 from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
 from kgprof.document.table import Shown, View
-from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
 
@@ -125,7 +125,7 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
         below = made(compiled)
         cold = first.economics.cold if isinstance(first.economics, m.Economics) else None
         if isinstance(cold, m.BreakEven):
-            below = f"compiling pays off after {plural(round(cold.steps), 'step')}"
+            below = f"break-even after {plural(round(cold.steps), 'step')}"
         what = "First step" if first.script else "First call"
         yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
@@ -154,18 +154,12 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
 
 def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     """Of another pass than the step's tile, it says so where the two differ."""
-    us, share, of, is_timing = breakdown.busy_share(kernels, first.step)
+    us, share, of, _ = breakdown.busy_share(kernels, first.step)
     label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
     unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
-    below = f"{figure(us / size)} of {figure(of / size)} {unit}"
-    if isinstance(first.step, m.Spread):
-        median = first.step.median
-        if is_timing and not within_process(first.step, PER_STEP).is_steady:
-            return Tile(label, duration(us), "per step; its share is not decided", "time")
-        if not is_timing and median and max(of / median, median / of) > NOISY:
-            traced = f"per traced step, which took {ratio(of / median)} the time of others"
-            return Tile(label, duration(us), traced, "time")
-    return Tile(label, rounded(share), below, "time")
+    if doubt := breakdown.share_doubt(of, first.step):
+        return Tile(label, duration(us), doubt, "time")
+    return Tile(label, rounded(share), f"{figure(us / size)} of {figure(of / size)} {unit}", "time")
 
 
 def _changes(comparison: m.Comparison) -> Iterator[Tile]:
@@ -217,15 +211,16 @@ def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
         parts = breakdown.parts(kernels)
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
-            us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            yield _busy_bar(name_of(run.key), parts, us, share, f"kernels-{anchor(index)}")
+            us, share, of, _ = breakdown.busy_share(kernels, run.step)
+            shown = None if breakdown.share_doubt(of, run.step) else share
+            yield _busy_bar(name_of(run.key), parts, us, shown, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
-    run: str, parts: Mapping[str, float], us: float, share: float, anchor: str = ""
+    run: str, parts: Mapping[str, float], us: float, share: float | None, anchor: str = ""
 ) -> BusyBar:
     """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the
-    step."""
+    step, if that is known."""
     whole = sum(parts.values())
     words = []
     drawn = []
@@ -241,8 +236,8 @@ def _busy_bar(
         run,
         anchor=anchor,
         busy=duration(us),
-        of_step=rounded(share),
-        width=of_width(share),
+        of_step=or_dash(share, rounded),
+        width=of_width(share or 0.0),
     )
 
 

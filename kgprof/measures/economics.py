@@ -170,13 +170,13 @@ def _differs(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> bool:
 
 def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     """Say what the steps after warm-up do besides running compiled code, as far as calls were
-    counted; those in which torch compiled are no part of TIMING's."""
+    counted; TIMING leaves out those of a script in which torch compiles."""
     trace = evidence.compiler
     counted = m.Skipped("") if trace is None else trace.all.compiled_calls
-    steps = {*range(compiled.steady_from, compiled.made)} - {*compiled.compiled_in}
+    steps = {*range(compiled.steady_from, compiled.made)} - _compiling(evidence, compiled)
     if isinstance(counted, m.Skipped) or not steps:
         return
-    after = f"{plural(len(steps), 'step')} after warm-up"
+    after = f"{plural(len(steps), 'step')} after warm-up without a compilation"
     if asking := steps.intersection(counted.asked):
         yield f"torch.compile is called in {len(asking)} of {after}"
     if counted.left_out or any(each.compiled_before for each in counted.callables):
@@ -192,8 +192,14 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     made = sum(calls[step] for step in steps)
     ran_eagerly = sum(eager[step] for step in steps)
     if ran_eagerly > OTHERWISE * made:
-        of = plural(made, "call")
-        yield f"{ran_eagerly:,} of {of} of compiled functions after warm-up ran eagerly"
+        of = f"{plural(made, 'call')} of compiled functions"
+        yield f"{ran_eagerly:,} of {of} ran eagerly in {after}"
+
+
+def _compiling(evidence: RunEvidence, compiled: m.CompilePass) -> set[int]:
+    """The calls, or steps of a script, in which torch compiled."""
+    made = () if evidence.compiler is None else evidence.compiler.compiled
+    return {*compiled.compiled_in, *(each.call for each in made)}
 
 
 class _Times(m.Model):
@@ -259,9 +265,7 @@ def _break_even(
     """Of a run that is faster, and compiles nothing more once it is warm."""
     run = evidence.record
     made = m.known(run.compile)
-    trace = evidence.compiler
-    calls = () if trace is None else (each.call for each in trace.compiled)
-    if max((*made.compiled_in, *calls), default=0) >= max(1, made.steady_from):
+    if max(_compiling(evidence, made), default=0) >= max(1, made.steady_from):
         return COMPILES_LATER
     if run.script is None and m.known(m.known(eager).compile).compilations:
         return EAGER_COMPILES

@@ -19,11 +19,9 @@ LIMITS = LEVELS[0]
 
 @pytest.mark.parametrize(
     ("is_known", "tile"),
-    [(False, "2 compilations"), (True, "compiling pays off after 6,200 steps")],
+    [(False, "2 compilations"), (True, "break-even after 6,200 steps")],
 )
-def test_the_tile_of_the_first_call_says_after_how_many_steps_compiling_pays_off(
-    is_known: bool, tile: str
-) -> None:
+def test_the_tile_of_the_first_call_names_the_break_even(is_known: bool, tile: str) -> None:
     profile = profiles.watched()
     compiled = next(run for run in profile.runs if isinstance(run.economics, Economics))
     assert isinstance(compiled.economics, Economics)
