@@ -104,13 +104,11 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
         return ""
     account = runs[0].account
     phase = max(GO_ON, key=account.share)
-    steps, others = map(account.share, (m.RunPhase.STEPS, phase))
-    if others <= steps:
+    others = account.share(phase)
+    if others <= account.share(m.RunPhase.STEPS):
         return ""
-    return (
-        f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} % of the "
-        f"run; {short(100 * others, 2)} % is {account.words(phase)}"
-    )
+    counted = f"what is counted as a step is {runs[0].script.step}"
+    return f"{short(100 * others, 2)} % of the run is {account.words(phase)}; {counted}"
 
 
 def _whole(us: float) -> str:

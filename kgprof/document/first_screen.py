@@ -154,12 +154,13 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
 
 def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     """Of another pass than the step's tile, it says so where the two differ."""
-    us, share, of, _ = breakdown.busy_share(kernels, first.step)
+    us, share, of, is_timing = breakdown.busy_share(kernels, first.step)
     label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
     unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
     if doubt := breakdown.share_doubt(of, first.step):
         return Tile(label, duration(us), doubt, "time")
-    return Tile(label, rounded(share), f"{figure(us / size)} of {figure(of / size)} {unit}", "time")
+    below = f"{figure(us / size)} of {figure(of / size)} {unit}"
+    return Tile(label, rounded(share), below if is_timing else f"{below} traced", "time")
 
 
 def _changes(comparison: m.Comparison) -> Iterator[Tile]:

@@ -143,6 +143,7 @@ def _not_compared(
     compiled = m.known(run.compile)
     if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
         yield NO_GRAPH
+    yield from _otherwise(evidence, compiled)
     if isinstance(eager, m.Skipped):
         yield eager.reason
         return
@@ -154,7 +155,6 @@ def _not_compared(
     agreement = evidence.whole.recording.agreement
     if _differs(agreement, run.key) and not _differs(agreement, eager.key):
         yield RESULTS_DIFFER
-    yield from _otherwise(evidence, compiled)
     rounds = (*run.timed_rounds.values(), *eager.timed_rounds.values())
     timings = [run.timing, eager.timing, *(each.timing for each in rounds)]
     if any(isinstance(timing, m.TimingPass) and timing.compiled for timing in timings):
