@@ -323,7 +323,8 @@ def verdict(
     if len(runs) == 1:
         limited = _limited(runs[0], rank, acts=bool(actions))
         added += filter(None, (_what_a_step_is(runs[0]), limited))
-        named = limits.places(runs[0]) if limited else ()
+        if limited:
+            named = limits.places(runs[0])
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]

@@ -160,7 +160,9 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     if doubt := breakdown.share_doubt(of, first.step):
         return Tile(label, duration(us), doubt, "time")
     below = f"{figure(us / size)} of {figure(of / size)} {unit}"
-    return Tile(label, rounded(share), below if is_timing else f"{below} traced", "time")
+    if not is_timing:
+        below += " traced"
+    return Tile(label, rounded(share), below, "time")
 
 
 def _changes(comparison: m.Comparison) -> Iterator[Tile]:

@@ -54,6 +54,7 @@ PAYOFFS = {
     m.Judged.LEVEL: m.Payoff.LEVEL,
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
+UNRECOVERED = {m.Payoff.LEVEL: LEVEL, m.Payoff.NEVER: NOT_RECOVERED}
 UNKNOWN = (m.Payoff.NOT_OBSERVED, m.Payoff.UNDECIDED)
 COMPARED = {
     m.Payoff.PAYS: "faster than eager: ",
@@ -269,8 +270,8 @@ def _break_even(
         return COMPILES_LATER
     if run.script is None and m.known(m.known(eager).compile).compilations:
         return EAGER_COMPILES
-    if verdict is not m.Payoff.PAYS:
-        return NOT_RECOVERED if verdict is m.Payoff.NEVER else LEVEL
+    if verdict in UNRECOVERED:
+        return UNRECOVERED[verdict]
     paid_s = m.known(_took_s(made))
     saved_us = m.known(times.saved_us)
     compiled = m.known(times.compiled)
@@ -308,7 +309,9 @@ def _text(
     text = f"{compared}; compiling took {short(cold_s)} s with cold caches"
     if isinstance(cold, m.BreakEven):
         return f"{text} and pays off after {plural(round(cold.steps), 'step')}"
-    return f"{text} and is not recovered" if cold is NOT_RECOVERED else text
+    if cold is NOT_RECOVERED:
+        text += " and is not recovered"
+    return text
 
 
 def _figures(times: _Times, run: m.RunRecord) -> str:
