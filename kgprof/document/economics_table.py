@@ -100,13 +100,9 @@ _LEAST_S = 1e-3
 
 
 def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block]:
-    """One for each eager run that others are held against. ``units``: the plural of the unit of
-    work."""
-    by_eager = collected(
-        ((one.eager, one.per), one)
-        for one in found
-        if one.verdict != m.Payoff.NOT_OBSERVED and isinstance(one.cold_s, float)
-    )
+    """One for each eager run that others have a break-even against. ``units``: the plural of the
+    unit of work."""
+    by_eager = collected(((one.eager, one.per), one) for one in found if _calls(one))
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
         yield from _plotted(name_of(eager), per, modes[: _MOST - 1], units)
 
@@ -128,17 +124,10 @@ def _plotted(
     letters = [chr(66 + at) for at in range(len(modes))]
     scale = 1e-6 if per == "step" else 1e-3
     curves = [*_curves(eager, modes, names)]
-    known = [
-        (calls, letter, name)
-        for one, letter, name in zip(modes, letters, names, strict=True)
-        if (calls := _calls(one))
-    ]
-    counts = [calls for calls, *_ in known]
-    nearest = min(counts, default=1e3)
-    furthest = max(counts, default=1e4)
+    counts = [_calls(one) for one in modes]
     x = Axis(
-        low=10.0 ** max(0, math.floor(math.log10(max(1.0, nearest))) - 3),
-        high=max(1e3, 20 * furthest),
+        low=10.0 ** max(0, math.floor(math.log10(max(1.0, min(counts)))) - 3),
+        high=max(1e3, 20 * max(counts)),
         log=True,
     )
     ends = [
@@ -160,18 +149,20 @@ def _plotted(
         shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
         shapes.append(Shape(f"curve {style}", line(through(start_s, time.median)), title))
     calls_name = "steps" if per == "step" else units
-    said = [f"{name} after {count(round(calls))}" for calls, _, name in known]
+    after = [count(round(calls)) for calls in counts]
+    said = [f"{name} after {calls}" for name, calls in zip(names, after, strict=True)]
+    marks = zip(counts, letters, after, strict=True)
     styles = zip((eager, *names), ("A", *letters), strict=True)
     yield legend_of("c", *((str(at), name, "", letter) for at, (name, letter) in enumerate(styles)))
     yield plot(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
-        f"compiling has paid for itself: {', '.join(said) or 'in none'}; the table has the figures",
+        f"compiling has paid for itself: {', '.join(said)}; the table has the figures",
         shapes,
         x=x,
         y=y,
         x_name=f"{calls_name} (log scale)",
         y_name="s in all (log scale)",
-        marks=[(calls, f"{letter} after {count(round(calls))}") for calls, letter, _ in known],
+        marks=[(calls, f"{letter} after {words}") for calls, letter, words in marks],
     )
 
 
