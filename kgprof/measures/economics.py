@@ -64,9 +64,6 @@ COMPARED = {
     m.Payoff.NOT_OBSERVED: "not compared with eager: ",
 }
 PREDICTED = ("break_even", "of_100", "returns")
-# Of a shorter step it is said that torch's wrapper is in eager's: under set_stance("force_eager") 4
-# to 15 us for each call of a compiled function or module (torch 2.13, CPU).
-WRAPPED_US = 1000.0
 OTHERWISE = 0.05  # of the steps or the calls that were timed: so many may run no compiled code
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
@@ -321,8 +318,8 @@ def _figures(times: _Times, run: m.RunRecord) -> str:
     if times.rounds > 1:
         samples = f"medians of {times.rounds} rounds"
     scale = times.unit.name.partition("/")[0]
-    is_short = min(compiled.median, eager.median) * times.to_us < WRAPPED_US
-    wrapped = " with torch's wrapper" if is_short and run.key.mode == m.AS_IS else ""
+    # under set_stance("force_eager") 4 to 15 us for each call of a compiled function (torch 2.13)
+    wrapped = " with torch's wrapper" if run.key.mode == m.AS_IS else ""
     return (
         f"{times.unit.bare(compiled.median)} {scale} per {times.per}, "
         f"{times.unit.bare(eager.median)} {scale} in mode eager{wrapped} (TIMING, {samples})"
