@@ -122,6 +122,16 @@ def words(run: m.RunReport, *, says_step: bool = False) -> str:
     return step_words(run, says_step=says_step)
 
 
+def places(run: m.RunReport) -> Sequence[m.Location | None]:
+    """The lines that ``words`` names."""
+    if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
+        return [each.location for each in run.whole.once if _has_place(each)]
+    found = run.limits
+    if isinstance(found, m.Skipped) or found.leading is None or found.leading.name:
+        return ()
+    return [found.leading.location]
+
+
 def is_of_the_whole(run: m.RunReport) -> bool:
     """Whether ``words`` is about what is paid once, whatever a step takes."""
     return isinstance(run.whole, m.WholeRun) and run.whole.leading is not None
@@ -160,17 +170,6 @@ def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
         return ""
     starts, work = figure(step.median / 1e3), figure(found.busy_us / 1e3)
     return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
-
-
-def ahead_of_the_gpu(run: m.RunReport) -> str:
-    """Say why steps by the CPU's clock may differ where the GPU's work does not; else nothing.
-
-    A busy GPU does not hold the CPU up until too much is waiting for it.
-    """
-    found = run.limits
-    if not isinstance(found, m.RunLimits) or not is_gpu_bound(run):
-        return ""
-    return f"{busy_words(run)}, so the CPU may run ahead of it and then wait"
 
 
 def busy_words(run: m.RunReport) -> str:
@@ -212,9 +211,13 @@ def whole_words(found: m.WholeRun) -> str:
 
 
 def _paid(share: m.LimitShare) -> str:
-    """Name what is paid once; a loop's line is not most of what compiling takes."""
-    at = most_of(share) if share.limit is m.LimitKind.RECOMPILING else ""
+    at = most_of(share) if _has_place(share) else ""
     return f"{share.limit}{clause(', mostly at ', at)}"
+
+
+def _has_place(share: m.LimitShare) -> bool:
+    """Whether its line is most of it: a loop's is not most of what compiling takes."""
+    return share.limit is m.LimitKind.RECOMPILING
 
 
 def most_of(share: m.LimitShare) -> str:
