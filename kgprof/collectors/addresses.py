@@ -204,11 +204,12 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         for _, tensor, held in passed:
             calls.setdefault(said(tensor.name), set()).update(tensors.steady(held.moved))
         every = set().union(*calls.values())
-        bound = tensors.source.rebound(last_name(passed[0][1].name))
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
-            is_assigned_often=len(lines) > 1 and len(bound) > 1,
+            # looked for in the whole project, so only where it matters
+            is_assigned_often=len(lines) > 1
+            and len(tensors.source.rebound(last_name(passed[0][1].name))) > 1,
             calls=tuple(sorted(every)),
             in_turn=any(moved != every for moved in calls.values()),
             steps=len(tensors.steady(tensors.tensors.watched)),

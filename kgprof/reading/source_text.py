@@ -754,13 +754,11 @@ def bindings(
     for function in ast.walk(tree):
         if not isinstance(function, _Function) or function.name in but:
             continue
+        nodes = list(ast.walk(function))
         outer = {
-            n
-            for node in ast.walk(function)
-            if isinstance(node, ast.Global | ast.Nonlocal)
-            for n in node.names
+            n for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names
         }
-        for node in ast.walk(function):
+        for node in nodes:
             if _binds(node, name, outer):
                 yield node.lineno, True  # type: ignore[attr-defined]
             elif (
