@@ -119,8 +119,7 @@ def _fitting(evidence: Evidence, findings: Iterable[m.Finding]) -> Iterator[m.Fi
         if source is None or not is_code:
             yield each
         else:
-            places = (*filter(None, (each.location,)), *each.related)
-            yield replace(each, fix=fitted(source, places, each.fix))
+            yield replace(each, fix=fitted(source, each, each.fix))
 
 
 def rule_of(finding: m.Finding) -> m.Rule:

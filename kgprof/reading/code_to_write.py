@@ -23,18 +23,19 @@ _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Scope = _Named | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-def fitted(source: SourceText, places: Sequence[m.Location], fix: str) -> str:
-    """The fix, if it fits; with the call that stands at the first place where it adds an argument
-    to that. Empty if it does not fit. ``places``: without any it may be written anywhere."""
+def fitted(source: SourceText, finding: m.Finding, fix: str) -> str:
+    """The fix, if it fits; with the call that stands at the finding's line where it adds an
+    argument to that. Empty if it does not fit."""
+    place = finding.location
+    places = [place, *finding.related] if place else finding.related
     code, mark, comment = fix.partition(COMMENT)
     tree = _parsed(code)
     if tree is None or not _is_made_of_known_names(source, places, tree):
         return ""
     if not all(_is_in_the_program(source, call) for call in _adding(tree)):
         return ""
-    if not places:
+    if place is None:
         return fix
-    place = places[0]
     calls = [
         node
         for node in ast.walk(source.tree(place.file))
@@ -148,8 +149,15 @@ def _stands_there(tree: ast.Module, calls: list[ast.Call]) -> bool:
         case [ast.Expr(value=ast.Call() as new)] if _is_open(new) and new.keywords:
             same = [call for call in calls if _last(call.func) == _last(new.func)]
             has = [{each.arg: ast.unparse(each.value) for each in call.keywords} for call in same]
-            return any(_has_all(its, new.keywords) for its in has)
+            is_default = len(has) == 1 and _is_left_out(has[0], new.keywords)
+            return is_default or any(_has_all(its, new.keywords) for its in has)
     return False
+
+
+def _is_left_out(its: dict[str | None, str], keywords: list[ast.keyword]) -> bool:
+    """Whether all that is given is None, which no argument is as well."""
+    is_nothing = all(ast.unparse(each.value) == "None" for each in keywords)
+    return is_nothing and its.keys().isdisjoint({None, *(each.arg for each in keywords)})
 
 
 def _has_all(its: dict[str | None, str], keywords: list[ast.keyword]) -> bool:
@@ -165,8 +173,8 @@ def _with_own_call(tree: ast.Module, calls: list[ast.Call]) -> str:
             same = [call for call in calls if _last(call.func) == _last(new.func)]
         case _:
             return ""
-    if len(same) != 1 or not new.keywords:
-        return ""
+    if len(same) != 1 or not new.keywords or any(each.arg is None for each in same[0].keywords):
+        return ""  # what ``**options`` brings is not known
     (call,) = same
     added = {each.arg for each in new.keywords}
     kept = [each for each in call.keywords if each.arg not in added]
