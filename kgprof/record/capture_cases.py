@@ -22,7 +22,7 @@ from kgprof import model as m
 from kgprof.measures.times import spread
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import environment
-from kgprof.record.capturing import Capturer
+from kgprof.record.capturing import CudaGraph
 from kgprof.record.job import own_line
 from kgprof.record.planning import select_runs
 from kgprof.record.project_sources import project_files
@@ -70,7 +70,8 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
         write(attempt.answer)
 
 
-def _decoded(question: bytes) -> tuple[m.CaptureQuestion, Capturer]:
+def _decoded(question: bytes) -> tuple[m.CaptureQuestion, CudaGraph]:
+    """The question, and what captures: the tests name another one, which needs no GPU."""
     decoded = m.decode_json(question, m.CaptureQuestion)
     module, _, name = decoded.capturer.partition(":")
     return decoded, getattr(importlib.import_module(module), name)()
@@ -91,7 +92,7 @@ class _Attempt:
     """A case on its way. ``answer`` is what is known by now."""
 
     def __init__(
-        self, question: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write
+        self, question: m.CaptureQuestion, options: m.Options, capturer: CudaGraph, write: Write
     ) -> None:
         self.case, self._options, self._capturer, self._write = (
             question.case,

@@ -10,9 +10,8 @@ follows.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kgprof.record.source import Source, aside, replace
 
@@ -93,15 +92,13 @@ def compile_id_of(output: Any) -> str:
     return str(output.dynamo_compile_id or "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Layer:
+class _Layer(NamedTuple):
     owner: InstalledGraphs
     replacement: Graph
     below: Graph
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Standing:
+class _Standing(NamedTuple):
     """One graph of a module, with what stands around it, innermost first."""
 
     scope: dict[str, Any]
@@ -123,9 +120,9 @@ def _put_on(output_graph: Any) -> None:
             below = layers[-1].replacement if layers else value
             replacement = owner.put_around(this, below, owner._captured.pop(id(this), None))
             if replacement is not None:
-                layers.append(_Layer(owner=owner, replacement=replacement, below=below))
+                layers.append(_Layer(owner, replacement, below))
         original(this, name, layers[-1].replacement if layers else value)
-        _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
+        _standing.append(_Standing(this.global_scope, name, layers))
 
     def compiling(this: Any, *args: Any, **named: Any) -> Any:
         for owner in _listening:

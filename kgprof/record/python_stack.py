@@ -4,10 +4,18 @@ import dis
 import linecache
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from types import FrameType
+
+import torch
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
+
+TORCH = str(Path(torch.__file__).parent)
+IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
+# compiled by torch on its own, where eager code calls torch.cond
+BY_TORCH = f"{TORCH}/_higher_order_ops"
 
 
 def upwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -25,10 +25,10 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -44,7 +44,7 @@ from kgprof.record.captured_graph import (
     writes_of_backward,
 )
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
-from kgprof.record.python_stack import described, upwards
+from kgprof.record.python_stack import BY_TORCH, IN_TORCH, described, upwards
 from kgprof.record.source import aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
 
@@ -65,10 +65,6 @@ BACKWARD = "_backward_impl"
 COMPILED_NODE = "CompiledFunctionBackward"
 # of autograd, from an output to that of the compiled graph: a view of what the graph gave
 NODES = 3
-
-TORCH = str(Path(torch.__file__).parent)
-# compiled by torch on its own, where eager code calls torch.cond
-BY_TORCH = f"{TORCH}/_higher_order_ops"
 
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
@@ -130,29 +126,26 @@ class TensorProbe(InstalledGraphs):
         def steps(calls: Iterable[int]) -> tuple[int, ...]:
             return tuple(sorted({step for call in calls if (step := number(call)) >= 0}))
 
+        def of_input(one: m.GraphInput) -> m.GraphInput:
+            held = (replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in one.held)
+            return replaced(one, held=tuple(held))
+
         def renumbered(graph: m.WatchedGraph) -> m.WatchedGraph:
-            held = [
-                [replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in i.held]
-                for i in graph.inputs
-            ]
+            overlaps = (replaced(one, first_call=number(one.first_call)) for one in graph.overlaps)
+            outputs = (replaced(one, calls=steps(one.calls)) for one in graph.held_outputs)
             return replaced(
                 graph,
-                inputs=tuple(
-                    replaced(i, held=tuple(h)) for i, h in zip(graph.inputs, held, strict=True)
-                ),
-                overlaps=tuple(
-                    replaced(one, first_call=number(one.first_call)) for one in graph.overlaps
-                ),
-                held_outputs=tuple(
-                    replaced(one, calls=steps(one.calls)) for one in graph.held_outputs
-                ),
+                inputs=tuple(map(of_input, graph.inputs)),
+                overlaps=tuple(overlaps),
+                held_outputs=tuple(outputs),
             )
 
         found = self.records()
-        both = (tuple(map(renumbered, graphs)) for graphs in (found.graphs, found.backwards))
-        watched = steps(found.watched)
         return replaced(
-            found, watched=watched, **dict(zip(("graphs", "backwards"), both, strict=True))
+            found,
+            graphs=tuple(map(renumbered, found.graphs)),
+            backwards=tuple(map(renumbered, found.backwards)),
+            watched=steps(found.watched),
         )
 
     def listen(self, undo: ExitStack) -> None:
@@ -227,7 +220,6 @@ class TensorProbe(InstalledGraphs):
             result = compiled(*args)
             if before is not None:
                 self._after(graph, call, args, before, result)
-                self._note_backwards(graph, result)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled
@@ -259,11 +251,9 @@ class TensorProbe(InstalledGraphs):
         result: Any,
     ) -> None:
         self._buffers.ran.update(graph.after(call, args, before, result))
-
-    @aside
-    def _note_backwards(self, graph: _Graph, result: Any) -> None:
-        for node in _backwards_of(result):
-            self._backwards.setdefault(type(node), graph)
+        if not graph.is_backward:
+            for node in _backwards_of(result):
+                self._backwards.setdefault(type(node), graph)
 
     @aside
     def _backward_of(self, args: Any) -> _Graph | None:
@@ -339,13 +329,12 @@ def _backwards_of(result: Any) -> Iterator[Any]:
 # ---------------------------------------------------------------- one tensor
 
 
-class _Place:
+class _Place(NamedTuple):
     """Where a tensor lies now, and its storage by a weak reference."""
 
-    __slots__ = ("memory", "storage", "version")
-
-    def __init__(self, memory: m.Memory, storage: StorageWeakRef, version: int | None) -> None:
-        self.memory, self.storage, self.version = memory, storage, version
+    memory: m.Memory
+    storage: StorageWeakRef
+    version: int | None
 
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another
@@ -443,30 +432,28 @@ class _Input:
         return replaced(held, frames=()) if fixed and not self.moved else held
 
 
+@dataclass(slots=True)
 class _Result:
     """An output of one run, without holding it."""
 
-    def __init__(
-        self, call: int, output: int, storage: StorageWeakRef, tensor: torch.Tensor
-    ) -> None:
-        self.call = call
-        self.output = output
-        self._storage = storage
-        self._tensor = weakref.ref(tensor)
-        self._references = 0
+    call: int
+    output: int
+    storage: StorageWeakRef
+    tensor: weakref.ref[torch.Tensor]
+    references: int = 0
 
     def count(self) -> None:
-        tensor = self._tensor()
-        self._references = 0 if tensor is None else sys.getrefcount(tensor)
+        tensor = self.tensor()
+        self.references = 0 if tensor is None else sys.getrefcount(tensor)
 
     def is_held(self, later: list[_Result]) -> bool:
         """After the call that gave ``later``. A CUDA graph keeps its outputs itself and gives out
         the same tensor in every replay: there one reference more after each call says that somebody
         collects them."""
-        if self._storage.expired():  # type: ignore[no-untyped-call]
+        if self.storage.expired():  # type: ignore[no-untyped-call]
             return False
-        again = [one for one in later if one._storage.cdata == self._storage.cdata]
-        return not again or again[-1]._references > self._references > 0
+        again = [one for one in later if one.storage.cdata == self.storage.cdata]
+        return not again or again[-1].references > self.references > 0
 
 
 class _Graph:
@@ -575,7 +562,8 @@ class _Graph:
                 which = " backward" if self.is_backward else ""
                 self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
                 if not which:
-                    self.results.append(_Result(call, index, place.storage, outputs[index]))
+                    tensor = weakref.ref(outputs[index])
+                    self.results.append(_Result(call, index, place.storage, tensor))
         return written
 
     def call_ended(self, call: int) -> None:
@@ -633,7 +621,7 @@ class _Graph:
         outer = (
             above
             for above in upwards(frame)
-            if not above.f_code.co_filename.startswith((f"{TORCH}/", __file__))
+            if not above.f_code.co_filename.startswith((IN_TORCH, __file__))
             and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
         return tuple(described(above) for above in islice(outer, STACK))
