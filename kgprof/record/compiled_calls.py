@@ -14,7 +14,7 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,6 +27,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kept_records import Lines
 from kgprof.record.module_paths import ModulePaths
 from kgprof.record.python_stack import innermost_of, line_of, upwards
 from kgprof.record.source import Source, aside, replace
@@ -102,7 +103,7 @@ class CompiledCalls(Source):
 
     # ---- what is written down
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records. The first line says that calls were counted, also where there
         was none."""
         if self.unavailable:

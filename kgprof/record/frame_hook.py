@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -22,8 +22,9 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kept_records import Lines
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source, aside, replace
+from kgprof.record.source import Function, Source, aside, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
@@ -60,13 +61,13 @@ class FrameHook(Source):
         original = vars(CatchErrorsWrapper)["__call__"]
         replace(CatchErrorsWrapper, "__call__", self._watching(original), undo)
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records."""
         yield from ({"frame": msgspec.to_builtins(frame)} for frame in self.frames)
         if self.left_out:
             yield {"left_out": self.left_out, "limit_rows": ROWS}
 
-    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _watching(self, original: Function) -> Function:
         from torch._dynamo.utils import counters
 
         def offered(this: Any, frame: Any, *arguments: Any) -> Any:

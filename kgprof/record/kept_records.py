@@ -68,6 +68,7 @@ KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a gr
 SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 
 Metadata = Mapping[str, Any]
+Lines = Iterator[dict[str, Any]]
 
 
 def is_kept(metadata: Metadata, payload: str | None) -> bool:
@@ -120,7 +121,7 @@ def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
             packed.write((json.dumps(line, default=str) + "\n").encode())
 
 
-def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:
+def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Lines:
     """For the file of records, cut to their limits; ``left_out`` counts those that were not kept
     for want of room."""
     settings_seen = False

@@ -17,6 +17,9 @@ IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
 # compiled by torch on its own, where eager code calls torch.cond
 BY_TORCH = f"{TORCH}/_higher_order_ops"
 
+Frames = tuple[m.Frame, ...]
+Stack = tuple[FrameType, ...]
+
 
 def upwards(frame: FrameType | None) -> Iterator[FrameType]:
     """``frame`` and its callers, innermost first."""

@@ -43,6 +43,8 @@ from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
 from kgprof.workloads import programs
 
+Redact = Callable[[str], str]
+
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
@@ -63,7 +65,7 @@ def record(
     progress: Progress,
     *,
     echo: Echo = lambda data: None,
-    redact: Callable[[str], str] = str,
+    redact: Redact = str,
     load: m.Load | m.Skipped | None = None,
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
@@ -155,7 +157,7 @@ def make_plan(
     output: Path,
     scratch: Path,
     progress: Progress,
-    redact: Callable[[str], str],
+    redact: Redact,
     checkout: Checkout | None = None,
     *,
     compiles: bool = False,
@@ -196,7 +198,7 @@ def lacks_compiler(plan: m.Plan, mode: str) -> str:
 
 
 def _why_no_plan(
-    ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
+    ended: Ended, workload: str, log: Path, output: Path, redact: Redact
 ) -> KgprofError:
     """The child's own words; where there is a traceback, it is saved in the output folder,
     redacted, and named."""

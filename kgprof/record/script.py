@@ -67,10 +67,11 @@ from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
 from kgprof.record.source import listeners_in, replace, unavailable
-from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.steps import Kind, Numbering, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
 from kgprof.record.timing import between_us
+from kgprof.record.torch_profiler import Traced
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
 from kgprof.wording import plural
@@ -526,9 +527,7 @@ class Capture:
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
         return between_us(self._steps.boundaries(kind))[:CALLS_TIMED]
 
-    def _memory_pass(
-        self, kind: Kind | None, number: Callable[[int], int]
-    ) -> m.MemoryPass | m.Skipped:
+    def _memory_pass(self, kind: Kind | None, number: Numbering) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped("the MEMORY pass was not requested")
         step_us, steady_from = self._ended_us(kind), self._options.warmup
@@ -581,7 +580,7 @@ class Capture:
         self,
         kind: Kind | None,
         bare_us: Sequence[float],
-        trace: m.TracePass | m.Skipped | None,
+        trace: Traced | None,
         unfinished: bool,
     ) -> None:
         rank = os.environ.get(RANK, "")
@@ -663,7 +662,7 @@ class Capture:
         self,
         kind: Kind | None,
         bare_us: Sequence[float],
-        trace: m.TracePass | m.Skipped | None,
+        trace: Traced | None,
         unfinished: bool,
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
@@ -741,7 +740,7 @@ class Capture:
 Watcher = Capture | Rerun | Control
 
 
-def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+def renumbered(line: dict[str, Any], number: Numbering) -> dict[str, Any]:
     """A line of the file of records, with its label made the number of its step."""
     if "metadata" in line:
         return {**line, "call": number(line["call"])}
@@ -755,7 +754,7 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
     return line
 
 
-def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+def _callable_by_step(counted: dict[str, Any], number: Numbering) -> dict[str, Any]:
     began = counted.get("compilations", ())
     return {
         **counted,
@@ -767,7 +766,7 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     }
 
 
-def added_up(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
+def added_up(noted: Mapping[Any, float], number: Numbering) -> dict[int, Any]:
     """Add up by step what was counted or timed by mark."""
     found: dict[int, float] = {}
     for label, amount in noted.items():

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from kgprof import model as m
 
 T = TypeVar("T")
+Function = Callable[..., Any]
 _ABSENT = object()
 DYNAMO_ERRORS = "torch._dynamo.exc"
 switched_off: dict[str, str] = {}  # in this process: sources that do not listen, and why

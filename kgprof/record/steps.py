@@ -43,6 +43,9 @@ OTHERS_IN_A_ROW = 100
 FEWEST_ITERATIONS = 5
 
 
+Numbering = Callable[[int], int]  # from a label to the number of its step
+
+
 class Kind(IntEnum):
     """In the order in which they are preferred."""
 
@@ -160,7 +163,7 @@ class Steps(CallIndex):
             else self.chosen
         )
 
-    def numbers(self, kind: Kind | None) -> Callable[[int], int]:
+    def numbers(self, kind: Kind | None) -> Numbering:
         """From a label to the number of its step, -1 before the first one."""
         if kind is None:
             return lambda label: m.BEFORE_THE_FIRST

@@ -144,7 +144,7 @@ class Session:
         self.until = math.inf  # of ``time.monotonic``: what still runs then is ended
         self._interrupted = False
 
-    def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
+    def plan(self, grid: Grid, output: Path, redact: recorder.Redact) -> None:
         """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be
         loaded."""
         asked = self._options

@@ -46,13 +46,15 @@ from kgprof.record.python_stack import (
     BY_TORCH,
     IN_TORCH,
     TORCH,
+    Frames,
+    Stack,
     described,
     expression_at,
     instruction_at,
     line_at,
     upwards,
 )
-from kgprof.record.source import Source, aside, not_compiled, replace
+from kgprof.record.source import Function, Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
@@ -255,9 +257,7 @@ class Syncs(Source):
                 )
                 self._counted((graph.compile_id, operator, inside), new)
 
-    def _captured_at(
-        self, frames: tuple[m.Frame, ...]
-    ) -> tuple[tuple[m.Frame, ...], tuple[m.Frame, ...]]:
+    def _captured_at(self, frames: Frames) -> tuple[Frames, Frames]:
         """The project's lines of an operator that Dynamo captured, and the libraries' between it
         and them."""
         inside = tuple(frame for frame in frames if self._holds(frame.file))
@@ -444,7 +444,7 @@ class Syncs(Source):
         seen.calls[self._calls.current] += 1
 
 
-def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> bool:
+def _is_torchs_own(above: Stack, *, reads_in_graph: bool) -> bool:
     """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to
     begin and end a profile that kgprof asked for.
 
@@ -460,7 +460,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
     return any(file.startswith(own) for file in by_torch)
 
 
-def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:
+def _libraries(above: Stack, project: FrameType) -> Stack:
     """The libraries' frames between a read and the project's line, innermost first; of torch's and
     Python's own the innermost alone, which tells a module that moves from a tensor."""
     found: list[FrameType] = []
@@ -587,7 +587,7 @@ def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
             )
 
 
-def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callable[..., Any]:
+def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Function:
     below, op, see = torch._C.DispatchKey.BackendSelect, f"aten::{name}", hooks.see
 
     @outside_of_dynamo
@@ -616,7 +616,7 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
         replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
 
 
-def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _bringing(hooks: _Hooks, name: str, method: Function) -> Function:
     op = f"Tensor.{name}"
     see = hooks.see
 
@@ -674,7 +674,7 @@ def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
         )
 
 
-def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(hooks: _Hooks, op: str, function: Function) -> Function:
     see = hooks.see
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -813,7 +813,7 @@ def _target(
     )
 
 
-def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
+def _makes_an_array(stack: Stack) -> bool:
     """Whether the call that reads is Dynamo's own, between a hook and a line of the program."""
     called = takewhile(lambda frame: frame.f_code.co_filename.startswith(BETWEEN), stack)
     return any(frame.f_code.co_name == TO_NUMPY for frame in called)
@@ -823,7 +823,7 @@ def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
 
 
 # an operator's name, where it stands, and where what it reads lies
-Captured = tuple[str, tuple[m.Frame, ...], str]
+Captured = tuple[str, Frames, str]
 
 
 @dataclass
@@ -835,7 +835,7 @@ class _Graph:
     compile_id: str
     operators: tuple[Captured, ...] = ()
     made: tuple[int, ...] = ()
-    returns: tuple[tuple[m.Frame, ...], ...] = ()  # the lines of what made each of its results
+    returns: tuple[Frames, ...] = ()  # the lines of what made each of its results
     moves: bool = True  # a device is named in it
     computed: tuple[int, ...] = ()
     numbers: frozenset[int] = frozenset()  # the ids of ``made`` in the run that goes on
@@ -878,7 +878,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Graph] = []
         # by the identity of what the last of them returned, the lines that made it
-        self.returned: dict[int, tuple[m.Frame, ...]] = {}
+        self.returned: dict[int, Frames] = {}
 
 
 class _RunningGraphs(InstalledGraphs):
@@ -897,7 +897,7 @@ class _RunningGraphs(InstalledGraphs):
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def returned_at(self, tensor: torch.Tensor) -> tuple[m.Frame, ...]:
+    def returned_at(self, tensor: torch.Tensor) -> Frames:
         """The lines that made a result of this thread's last graph; empty for any other tensor."""
         return self._here.returned.get(id(tensor), ())
 
@@ -929,7 +929,7 @@ class _RunningGraphs(InstalledGraphs):
         made = tuple(numbers.values())
         return _Graph(compile_id_of(output), operators, made, lines, moves, computed)
 
-    def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
+    def around(self, output: Any, graph: Function, captured: Any) -> Function:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
         known = captured or _Graph(compile_id_of(output))

@@ -34,7 +34,7 @@ from torch.nn import Parameter
 from torch.utils import _device as default_device
 
 from kgprof.record.python_stack import IN_TORCH, TORCH, expression_at, position_at, upwards
-from kgprof.record.source import aside, not_compiled, raised, replace
+from kgprof.record.source import Function, aside, not_compiled, raised, replace
 from kgprof.record.tensor_memory import base_of, device_type, is_whole, storage_of
 
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
@@ -610,7 +610,7 @@ def watch_places(
 
 
 def _between_compilations(
-    kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack
+    kernels: list[tuple[str, Function]], places: TensorPlaces, undo: ExitStack
 ) -> None:
     """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of
     Python's torch finds no way to compute on fake tensors whose sizes are symbols. A fake mode is
@@ -706,7 +706,7 @@ def _tensors_of(operator: Any) -> list[int]:
     ]
 
 
-def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
+def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Function:
     below = torch._C.DispatchKey.BackendSelect
     redispatch = operator.redispatch
     first = operator._schema.arguments[0]
@@ -738,7 +738,7 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     return hook
 
 
-def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+def outside_of_dynamo(function: Function) -> Function:
     """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced
     after a graph break. It is left out where Dynamo looks at no frames anyway."""
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -752,7 +752,7 @@ def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(disabled)(called)
 
 
-def _of_a_number(operator: Any) -> Callable[..., Any]:
+def _of_a_number(operator: Any) -> Function:
     """With the number as the tensor that torch made of it."""
 
     def run(keys: Any, number: Any, *args: Any, **kwargs: Any) -> Any:
@@ -767,7 +767,7 @@ def _as_a_tensor(value: Any) -> Any:
     )
 
 
-def _compared(name: str) -> Callable[..., Any]:
+def _compared(name: str) -> Function:
     """With a number in the place of either tensor."""
     straight = getattr(torch.ops.aten, name).Scalar.redispatch
     turned = getattr(torch.ops.aten, TURNED_ROUND[name]).Scalar.redispatch
@@ -780,7 +780,7 @@ def _compared(name: str) -> Callable[..., Any]:
     return run
 
 
-def _with_numbers(operator: Any) -> Callable[..., Any]:
+def _with_numbers(operator: Any) -> Function:
     """``redispatch`` refuses the number. What takes it looks for a kernel under one key and calls
     nothing where there is none, so it is told where the kernel is."""
     composite = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
@@ -802,7 +802,7 @@ def _with_numbers(operator: Any) -> Callable[..., Any]:
     return run
 
 
-def _registering(places: TensorPlaces, method: Callable[..., Any]) -> Callable[..., Any]:
+def _registering(places: TensorPlaces, method: Function) -> Function:
     @wraps(method)
     def registering(module: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():

@@ -44,8 +44,8 @@ from kgprof.record.captured_graph import (
     writes_of_backward,
 )
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
-from kgprof.record.python_stack import BY_TORCH, IN_TORCH, described, upwards
-from kgprof.record.source import aside, not_compiled, replace
+from kgprof.record.python_stack import BY_TORCH, IN_TORCH, Frames, described, upwards
+from kgprof.record.source import Function, aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
@@ -201,7 +201,7 @@ class TensorProbe(InstalledGraphs):
     def capture(self, output: Any) -> m.WatchedGraph:
         return captured(output, self._returned.pop(id(output), ()))
 
-    def around(self, output: Any, compiled: Callable[..., Any], found: Any) -> Callable[..., Any]:
+    def around(self, output: Any, compiled: Function, found: Any) -> Function:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return compiled
         if found is None or len(self._graphs) >= GRAPHS:
@@ -405,13 +405,11 @@ class _Input:
         self.made_before: dict[str, int] = {}
         self.made_now: dict[str, int] = {}
         self.written: list[int] = []
-        self.frames: tuple[m.Frame, ...] = ()
+        self.frames: Frames = ()
         self.lies_in = ""
         self.unobservable = ""
 
-    def see(
-        self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]
-    ) -> None:
+    def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: Frames) -> None:
         if not self.watched:
             self.frames = frames
         elif not place.is_where(self.place):
@@ -519,7 +517,7 @@ class _Graph:
         self.watched += 1
         frame = frame or sys._getframe(1)
         places = [_place(arg) for arg in args]
-        frames: tuple[m.Frame, ...] | None = None
+        frames: Frames | None = None
         for index, place in enumerate(places):
             if place is None:
                 continue
@@ -615,7 +613,7 @@ class _Graph:
                     first_call=call,
                 )
 
-    def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
+    def _frames_above(self, frame: FrameType | None) -> Frames:
         """The stack that called the compiled function, its own frame left out, innermost first."""
         own = (self._compiled.file, self._compiled.first_line)
         outer = (

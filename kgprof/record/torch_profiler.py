@@ -24,6 +24,7 @@ from kgprof.workloads.protocol import Session
 
 AWAITING = "kgprof: GPU sync"  # a span around the one synchronisation in the window that is ours
 GZIP_LEVEL = 6  # that of the gzip command; 9 takes four times as long for a tenth less
+Traced = m.TracePass | m.Skipped
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 
@@ -41,7 +42,7 @@ def trace_pass(
     path: Path,
     *,
     cpp_kernel_profile: bool = False,
-) -> m.TracePass | m.Skipped:
+) -> Traced:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes
     to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)

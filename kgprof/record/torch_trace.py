@@ -4,7 +4,7 @@ to."""
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
-from kgprof.record.kept_records import as_lines, compilations, write_records
+from kgprof.record.kept_records import Lines, as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import LogListener, Source, aside, listening, replace, unavailable
@@ -181,7 +181,7 @@ class CompileSources:
         """Of torch's structured trace, those that are kept."""
         return self._trace.kept.records
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """The lines of the file of records, as far as they have come."""
         yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()

@@ -28,7 +28,13 @@ from kgprof.record import ranks, stack_profiler, timing
 from kgprof.record.line_samples import LineSamples
 from kgprof.record.source import Source, first_line, replace
 from kgprof.record.steps import Kind, Steps
-from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
+from kgprof.record.torch_profiler import (
+    TRACE_BYTES,
+    Traced,
+    activities,
+    await_the_last_step,
+    export,
+)
 
 ELSEWHERE = (
     "steps are taken on another thread than the main one, where torch.profiler cannot be used"
@@ -67,7 +73,7 @@ class TraceWindow(Source):
     ) -> None:
         """``project``: whose lines are sampled; None: nobody's. ``with_stack``: STACK, which takes
         fewer steps."""
-        self.result: m.TracePass | m.Skipped | None = None
+        self.result: Traced | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
         self._steps, self._device, self._path = steps, device, path
@@ -83,7 +89,7 @@ class TraceWindow(Source):
         self._began_cpu_s = 0.0
         self._ends_at_mark = False  # else the program ended in a step that has begun
         self.enough_after = 0  # steps, where those that were wanted would have been more
-        self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = (
+        self._whole: tuple[Traced | None, Kind | None, int | None] = (
             None,
             None,
             None,
@@ -210,9 +216,7 @@ class TraceWindow(Source):
             self._ours = False
         return True
 
-    def _exported(
-        self, profiler: torch_profile, step_us: tuple[float, ...]
-    ) -> m.TracePass | m.Skipped:
+    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> Traced:
         most_bytes = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
         mark = b""
         if not self._ends_at_mark:
