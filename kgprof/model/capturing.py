@@ -155,7 +155,7 @@ class CaptureQuestion(Model):
     flags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class CaptureSurvey(Model):
+class CaptureSurvey(Model, kw_only=False):
     """The machine, and whether it can run anything; asked before the first case."""
 
     environment: Environment

@@ -118,9 +118,7 @@ class Account(Source):
         return m.ScriptAccount(
             total_us=total / 1e3,
             phases=tuple(
-                m.RunPhaseTime(phase=phase, us=ns / 1e3, share=ns / total)
-                for phase, ns in times.items()
-                if ns
+                m.RunPhaseTime(phase, ns / 1e3, ns / total) for phase, ns in times.items() if ns
             ),
             under_listeners=under_listeners,
             another_kind={each.words: count for each, count in goes_on.items()},

@@ -138,7 +138,7 @@ class Autotuning(Source):
             failed=sum(not math.isfinite(each) for each in ms.values()),
             slowest_us=finite[-1][0] * 1e3 if finite else None,
             choices=tuple(
-                m.TimedChoice(name=name[:300], us=each * 1e3) for each, name in finite[:MAX_CHOICES]
+                m.TimedChoice(name[:300], each * 1e3) for each, name in finite[:MAX_CHOICES]
             ),
             seconds=seconds,
         )

@@ -55,7 +55,7 @@ def survey(question: bytes, options: m.Options, write: Write) -> None:
     workload = loading.load(options.workload, options.workload_args, options.seed)
     described = environment.describe(device, decoded.flags)
     strategy = _strategy(workload, decoded.strategy, device)
-    write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
+    write(m.CaptureSurvey(described, strategy, unavailable))
 
 
 def measure(question: bytes, options: m.Options, write: Write) -> None:

@@ -349,7 +349,7 @@ def _name(definition: CodeType, subject: object) -> str:
 
 
 def _place(code: CodeType) -> m.SourceLine:
-    return m.SourceLine(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
+    return m.SourceLine(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 def _reference(subject: object) -> weakref.ref[Any] | None:

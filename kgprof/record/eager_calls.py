@@ -186,9 +186,7 @@ class EagerCalls(Source):
                 continue
             if whose == "compiler":
                 return None
-            line = m.SourceLine(
-                file=code.co_filename, line=above.f_lineno, function=code.co_qualname
-            )
+            line = m.SourceLine(code.co_filename, above.f_lineno, code.co_qualname)
             if whose == "project":
                 return (line, *library)
             library = (line,)

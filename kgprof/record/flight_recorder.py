@@ -130,7 +130,7 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
         if entry.is_p2p:
             continue
         call = m.CollectiveCall(
-            operation=entry.profiling_name.rpartition(":")[2],
+            entry.profiling_name.rpartition(":")[2],
             sizes=tuple(tuple(size) for size in entry.input_sizes),
             frames=tuple(_frames(entry.frames)),
         )
@@ -142,13 +142,7 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
             completed[group] = max(0, of_group["last_completed_collective"])
         if number == completed.get(group, 0) + 1:
             waits_s[group] = (written_ns - entry.time_created_ns) / 1e9
-    return m.CollectiveOrder(
-        rank=rank,
-        calls=tuple(places),
-        begun=tuple(begun),
-        completed=completed,
-        waits_s=waits_s,
-    )
+    return m.CollectiveOrder(rank, tuple(places), tuple(begun), completed, waits_s)
 
 
 def _frames(frames: list[dict[str, Any]]) -> Iterator[m.SourceLine]:
@@ -158,4 +152,4 @@ def _frames(frames: list[dict[str, Any]]) -> Iterator[m.SourceLine]:
         if _OF_TORCH not in frame["filename"] and not frame["filename"].startswith(_OWN)
     )
     for _, frame in zip(range(MOST_FRAMES), outside, strict=False):
-        yield m.SourceLine(file=frame["filename"], line=frame["line"], function=frame["name"])
+        yield m.SourceLine(frame["filename"], frame["line"], frame["name"])

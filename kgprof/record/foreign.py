@@ -61,7 +61,7 @@ def as_it_stands(
     was not timed."""
     return m.Plan(
         workload=workload,
-        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(key.mode,)) for key in keys),
+        strategies=tuple(m.StrategyPlan(key.strategy, (key.mode,)) for key in keys),
         runs=tuple(keys),
         baseline=None,
         device=device,

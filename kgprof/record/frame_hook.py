@@ -225,6 +225,4 @@ def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
     if type(error).__name__ == "BackendCompilerFailed":
         return ()
     lines = list(getattr(error, "real_stack", None) or ())[-STACK:]
-    return tuple(
-        m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines
-    )
+    return tuple(m.SourceLine(one.filename, one.lineno or 0, one.name) for one in lines)

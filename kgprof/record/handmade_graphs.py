@@ -224,10 +224,7 @@ class _Graph(OperatorWatch):
 
     def record(self) -> m.HandmadeGraph:
         call, frames = self._captured
-        wrong = (
-            m.GraphTensor(what=what, name=name, shape=shape, at=at, replays=replays)
-            for (what, name, shape, at), replays in self._wrong.items()
-        )
+        wrong = (m.GraphTensor(*tensor, replays) for tensor, replays in self._wrong.items())
         return m.HandmadeGraph(
             captured_in=call, frames=frames, replays=dict(self._replays), wrong=tuple(wrong)
         )

@@ -84,7 +84,7 @@ class Iterations:
         if loop is None:
             return None
         code = loop.code
-        return m.SourceLine(file=code.co_filename, line=loop.line, function=code.co_name)
+        return m.SourceLine(code.co_filename, loop.line, code.co_name)
 
     def begins(self, wrapper: FrameType) -> bool:
         """Whether this call, of the frame of torch's wrapper, is the first of an iteration."""

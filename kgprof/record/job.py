@@ -179,7 +179,7 @@ def failure(
         found = m.Location(raised.filename, raised.lineno, text=text)
     if found is None:
         return None
-    return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
+    return m.Failure(_last_line(raised), found, step, steps)
 
 
 def own_line(error: BaseException, is_own: Callable[[str], bool]) -> m.Location | None:

@@ -95,9 +95,7 @@ class KeptRecords:
             text = payload[: min(TEXT_CHARACTERS, room)]
             name = compile_id(metadata)
             cut = len(payload) - len(text)
-            self.texts.append(
-                m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call)
-            )
+            self.texts.append(m.CompiledText(name, what, text, cut, call))
         if not is_kept(metadata, payload):
             return
         size = len(payload or "") + 200
@@ -105,7 +103,7 @@ class KeptRecords:
             self.left_out += 1
             return
         self.size_bytes += size
-        self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=call))
+        self.records.append(m.TraceRecord(metadata, payload, call))
 
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:

@@ -190,7 +190,7 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
     if not inside:
         return None
     last = inside[-1]
-    return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+    return m.SourceLine(last["file"], int(last["line"]), last["function"])
 
 
 class CachedAsEver(Source):

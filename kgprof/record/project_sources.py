@@ -270,7 +270,5 @@ def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry
             explanation = newest.get("Explanation", "")
             yield (
                 gb_id,
-                m.RegistryEntry(
-                    type=kind, explanation=explanation, hints=tuple(newest.get("Hints", ()))
-                ),
+                m.RegistryEntry(kind, explanation, tuple(newest.get("Hints", ()))),
             )

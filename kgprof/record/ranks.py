@@ -136,8 +136,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
         for recording, name in zip(found, lacking, strict=True)
     ]
     strategies = (
-        m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
-        for i, key in enumerate(keys)
+        m.StrategyPlan(key.strategy, (key.mode,), f"rank {i}") for i, key in enumerate(keys)
     )
     plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted

@@ -479,7 +479,7 @@ class Capture:
             lost = [*unavailable((self._marks, self._isa_probe))]
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
-                lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
+                lost.append(m.Unavailable("torch logs", why, incomplete=True))
             compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
             place.write(
                 m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in)

@@ -371,7 +371,7 @@ def _measured(
         ):
             samples.append(1e3 * clocked(size)[0])
         steady = times.spread(samples[WARM:], unit="ms", measured_in=m.PassName.TIMING)
-        costs.append(m.SizeCost(size=size, calls=calls, padded_to=tops[size], steady=steady))
+        costs.append(m.SizeCost(size, calls, tops[size], steady))
     medians = {
         cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)
     }

@@ -77,7 +77,7 @@ class Grid(m.Model):
                         yield m.Cell(mode, backend=m.EAGER, precision=precision)
                         continue
                     for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
-                        yield m.Cell(mode, backend=backend, dynamic=dynamic, precision=precision)
+                        yield m.Cell(mode, backend, dynamic, precision)
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
@@ -374,13 +374,8 @@ class Session:
             return
         if interrupted:
             raise KeyboardInterrupt
-        process = m.CellProcess(
-            number=number,
-            cold=cold,
-            exit=ended,
-            measured=measured,
-            log="" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:],
-        )
+        kept = "" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:]
+        process = m.CellProcess(number, cold, ended, measured, kept)
         self._cells[cell] = msgspec.structs.replace(
             found, processes=(*found.processes, process), not_run=""
         )
@@ -392,15 +387,7 @@ class Session:
         mode = cell.mode if cell.mode in self.modes else m.AS_IS
         device = self.question.device
         steady = not cold or number == 1
-        question = m.CellQuestion(
-            cell=cell,
-            strategy=self.strategy,
-            mode=mode,
-            device=device,
-            cold=cold,
-            steady=steady,
-            last=last,
-        )
+        question = m.CellQuestion(cell, self.strategy, mode, device, cold, steady, last)
         trial = trials.run(
             "kgprof.record.sweep_cell:measure",
             question,

@@ -61,7 +61,7 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
         times = m.CellTimes(
             start_s=start_s, step_us=(), clock=timing.clock_for(device).name, frames=started
         )
-        write(m.CellAnswer(times=times, spans=spans))
+        write(m.CellAnswer(times, spans))
         if not asked.steady:
             return
         groups = steady_us(session, device, options.steps, step_s=start_s[-1])
@@ -77,11 +77,11 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
             host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             * (1 if sys.platform == "darwin" else 1024),
         )
-        write(m.CellAnswer(times=times, spans=spans))
+        write(m.CellAnswer(times, spans))
         if asked.last and times.frames:
             torch.compiler.reset()
             times = replace(times, again_s=timing.wall_us(session.step, device) / 1e6)
-            write(m.CellAnswer(times=times))
+            write(m.CellAnswer(times))
 
 
 def steady_us(

@@ -491,7 +491,7 @@ class _Graph:
             given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
             number = f" {index - end + incoming}" if incoming > 1 else ""
             name = f"{m.INCOMING}{number}" if end - incoming <= index < end else given
-            inputs.append(m.GraphInput(name=name, static=fixed.get(name, "")))
+            inputs.append(m.GraphInput(name, fixed.get(name, "")))
         known = replaced(
             self._compiled,
             inputs=tuple(inputs),
@@ -604,13 +604,7 @@ class _Graph:
                 self._left_out += 1
             else:
                 self._overlaps[key] = m.Overlap(
-                    left=left,
-                    right=right,
-                    same_object=a is b,
-                    left_memory=ours,
-                    right_memory=theirs,
-                    runs=1,
-                    first_call=call,
+                    left, right, a is b, ours, theirs, runs=1, first_call=call
                 )
 
     def _frames_above(self, frame: FrameType | None) -> Frames:
@@ -637,9 +631,7 @@ class _Graph:
             ),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),
-            held_outputs=tuple(
-                m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())
-            ),
+            held_outputs=tuple(m.HeldOutput(o, tuple(c)) for o, c in sorted(self._held.items())),
             runs=self.watched,
             unwatched_runs=self.unwatched,
             left_out=self._left_out,

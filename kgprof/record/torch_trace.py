@@ -263,7 +263,7 @@ class StructuredTrace(Source):
         # A file's number is told once a process; these were before the pass began (a workload may
         # compile on import).
         self.kept.records += [
-            m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()
+            m.TraceRecord({"str": [name, number]}) for name, number in INTERN_TABLE.items()
         ]
 
     @aside
@@ -289,7 +289,7 @@ class StructuredTrace(Source):
 
         def reset_code_caches() -> None:
             self.kept.records.append(
-                m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current)
+                m.TraceRecord({m.DYNAMO_RESET: True}, call=self._calls.current)
             )
             original()
 

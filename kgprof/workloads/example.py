@@ -50,7 +50,7 @@ class ExampleWorkload:
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         return [
-            m.StrategyPlan(name=label, modes=each.modes, summary=each.summary)
+            m.StrategyPlan(label, each.modes, each.summary)
             for label, each in self._strategies.items()
         ]
 

@@ -186,9 +186,7 @@ class UserWorkload:
                     f"{name}: alternatives name {label!r}, which is not one of its strategies",
                     hint=has,
                 )
-        self._alternatives = tuple(
-            m.Alternative(guarded=first, always=other) for first, other in pairs
-        )
+        self._alternatives = tuple(m.Alternative(first, other) for first, other in pairs)
         for label, strategy in strategies.items():
             _require_step(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
@@ -199,7 +197,7 @@ class UserWorkload:
             if not hasattr(strategy, "evaluate"):
                 modes += m.COMPILED_MODES
             summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
-            plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
+            plans.append(m.StrategyPlan(label, modes, summary))
         return plans
 
     def alternatives(self) -> Sequence[m.Alternative]:
