@@ -79,9 +79,8 @@ class Rerun:
         ended_ns = self._ended_ns
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
-        kind = self._steps.reported
         return self._account.answer(
-            kind, ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
+            ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
         )
 
     def _of_eager_code(self, result: Any) -> Any:

@@ -28,7 +28,7 @@ from os import getpid  # a program may put another in its place
 from pathlib import Path
 from typing import Any, NoReturn
 
-import msgspec
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -422,11 +422,16 @@ class Capture:
             else ""
         )
 
-    def _step_count(self, kind: Kind | None) -> int:
+    @property
+    def _kind(self) -> Kind | None:
+        """What a step is, as far as is known by now."""
+        return self._steps.reported
+
+    def _step_count(self) -> int:
         """With the one that the program's end cut off, where marks begin steps and it was
         watched."""
-        begins = kind not in (None, Kind.OPTIMIZER)
-        return self._steps.ended(kind) + int(begins and not self._stopped)
+        begins = self._kind not in (None, Kind.OPTIMIZER)
+        return self._steps.ended(self._kind) + int(begins and not self._stopped)
 
     def write_now(self) -> None:
         """What there is so far. A write that fails is none of the program's business; the last one
@@ -449,22 +454,20 @@ class Capture:
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
     def _write_each(self, unfinished: bool) -> None:
-        place, kind = self._place, self._steps.reported
-        number = self._steps.numbers(kind)
+        place = self._place
+        number = self._steps.numbers(self._kind)
         # The steps that ended before the TRACE window; where there is none, what has begun, or the
         # whole program, is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
-        call_us = self._ended_us(kind)[:until] or (self._running_us(kind),)
-        compiled_in, warmup, trace = (
-            self._steps.compiled_in(kind),
-            self._options.warmup,
-            self._window.result,
-        )
+        call_us = self._ended_us()[:until] or (self._running_us(),)
+        compiled_in = self._steps.compiled_in(self._kind)
+        warmup = self._options.warmup
+        trace = self._window.result
         bare_us = [
             us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
         ]
         if isinstance(trace, m.TracePass) and bare_us:
-            trace = msgspec.structs.replace(trace, bare_us=statistics.median(bare_us))
+            trace = replaced(trace, bare_us=statistics.median(bare_us))
 
         def write_trace() -> None:
             if trace is not None:
@@ -480,10 +483,8 @@ class Capture:
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
                 lost.append(m.Unavailable("torch logs", why, incomplete=True))
-            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
-            place.write(
-                m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in)
-            )
+            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count())
+            place.write(m.PassName.COMPILE, replaced(compiled, compiled_in=compiled_in))
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
@@ -495,54 +496,57 @@ class Capture:
 
         # from the last to the first; what one raises keeps the others from nothing
         with ExitStack() as each:
-            each.callback(self._write_script, kind, bare_us, trace, unfinished)
+            each.callback(self._write_script, bare_us, trace, unfinished)
             each.callback(write_trace)
-            each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
+            each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(number)))
             each.callback(write_compiled)
             each.callback(write_records)
 
-    def _uncounted(self, kind: Kind | None) -> int:
-        return self._marks.uncounted if kind is Kind.OPTIMIZER else 0
+    def _uncounted(self) -> int:
+        return self._marks.uncounted if self._kind is Kind.OPTIMIZER else 0
 
-    def _running_us(self, kind: Kind | None) -> float:
+    def _took_us(self) -> float:
+        """Since the program's first line."""
+        return (time.monotonic() - self._began) * 1e6
+
+    def _running_us(self) -> float:
         """Since the last step began; of a program without steps, since its first line."""
-        boundaries = self._steps.boundaries(kind)
+        boundaries = self._steps.boundaries(self._kind)
         if not boundaries:
-            return (time.monotonic() - self._began) * 1e6
+            return self._took_us()
         return (self._now_ns() - boundaries[-1]) / 1e3
 
     def _now_ns(self) -> int:
         """Until the program ended, on the clock of its steps."""
         return self._steps.now_ns() if self._ended_ns is None else self._ended_ns
 
-    def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
+    def _compiling_in(self, trace: m.TracePass) -> int:
         """Count the traced steps in which torch compiled; the profiler starts in the one before
         the first."""
         if self._window.opened_at is None:
             return 0
-        first = self._steps.numbers(kind)(self._window.opened_at) + 1
+        first = self._steps.numbers(self._kind)(self._window.opened_at) + 1
         traced = range(first, first + len(trace.step_us))
-        return sum(step in traced for step in self._steps.compiled_in(kind))
+        return sum(step in traced for step in self._steps.compiled_in(self._kind))
 
-    def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
-        return between_us(self._steps.boundaries(kind))[:CALLS_TIMED]
+    def _ended_us(self) -> tuple[float, ...]:
+        return between_us(self._steps.boundaries(self._kind))[:CALLS_TIMED]
 
-    def _memory_pass(self, kind: Kind | None, number: Numbering) -> m.MemoryPass | m.Skipped:
+    def _memory_pass(self, number: Numbering) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped("the MEMORY pass was not requested")
-        step_us, steady_from = self._ended_us(kind), self._options.warmup
-        if kind is None:  # one window, in which all of it happens
-            step_us, steady_from, number = (
-                ((time.monotonic() - self._began) * 1e6,),
-                0,
-                lambda label: 0,
-            )
+        step_us = self._ended_us()
+        steady_from = self._options.warmup
+        if self._kind is None:  # one window, in which all of it happens
+            step_us = (self._took_us(),)
+            steady_from = 0
+            number = _the_only_step
         # the last one is not over: up to now
-        if len(step_us) < min(self._step_count(kind), CALLS_TIMED):
-            step_us = (*step_us, self._running_us(kind))
+        if len(step_us) < min(self._step_count(), CALLS_TIMED):
+            step_us = (*step_us, self._running_us())
         syncs = self._syncs.records()
         steps = (
-            msgspec.structs.replace(
+            replaced(
                 one,
                 calls=added_up(one.calls, number),
                 waited_us=added_up(one.waited_us, number),
@@ -561,10 +565,10 @@ class Capture:
         return m.MemoryPass(
             step_us=step_us,
             steady_from=steady_from,
-            syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
+            syncs=replaced(syncs, records=tuple(steps)),
             sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
-                msgspec.structs.replace(
+                replaced(
                     one, captured_in=number(one.captured_in), replays=added_up(one.replays, number)
                 )
                 for one in graphs
@@ -577,23 +581,22 @@ class Capture:
         )
 
     def _write_script(
-        self,
-        kind: Kind | None,
-        bare_us: Sequence[float],
-        trace: Traced | None,
-        unfinished: bool,
+        self, bare_us: Sequence[float], trace: Traced | None, unfinished: bool
     ) -> None:
+        kind = self._kind
         rank = os.environ.get(RANK, "")
+        counted = {other.words: self._steps.count(other) for other in Kind}
+        step = ""
+        if kind is not None:
+            step = kind.words
+            counted[step] = self._step_count()
         script = m.ScriptRun(
-            step=kind.words if kind is not None else "",
-            steps=self._step_count(kind),
+            step=step,
+            steps=self._step_count(),
             left_out=self._steps.left_out(kind),
-            uncounted=self._uncounted(kind),
+            uncounted=self._uncounted(),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
-            counted={
-                other.words: self._step_count(kind) if other is kind else self._steps.count(other)
-                for other in Kind
-            },
+            counted=counted,
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
             launched=tuple(self._launchers.found),
@@ -601,12 +604,12 @@ class Capture:
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
             loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
-            account=self._accounted(kind, unfinished),
+            account=self._accounted(unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
             place, under = self._compile_call()
-            script = msgspec.structs.replace(
+            script = replaced(
                 script,
                 workers=self._launchers.workers,
                 compile_call=place,
@@ -614,17 +617,19 @@ class Capture:
                 was_asked=self._compile.was_asked,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
-            script = msgspec.structs.replace(script, uncalled=self._uncalled())
+            main = self._files().get(_main())
+            # functions of the script itself that no line of it calls
+            script = replaced(script, uncalled=uncalled(main.text or "") if main else ())
         store.write_json(self._place.folder / layout.SCRIPT, script)
 
-    def _accounted(self, kind: Kind | None, unfinished: bool) -> m.ScriptAccount | m.Skipped:
+    def _accounted(self, unfinished: bool) -> m.ScriptAccount | m.Skipped:
         """Of a program that was watched to its end."""
         if unfinished:
             return m.Skipped("the process ended abruptly")
         if self._stopped:
             return m.Skipped(f"the recording stopped after {self._stopped}")
         return self._account.answer(
-            kind, self._now_ns(), under_listeners=True, trains_on=self._uncounted(kind) > 0
+            self._now_ns(), under_listeners=True, trains_on=self._uncounted() > 0
         )
 
     def _compile_call(self) -> tuple[str, str]:
@@ -637,11 +642,6 @@ class Capture:
                 under = "" if self._compile.was_asked else condition(text, line)
                 return f"{Path(name).name}:{line}", thrown_away(text, line) or under
         return "", ""
-
-    def _uncalled(self) -> tuple[str, ...]:
-        """Functions of the script itself that no line of it calls."""
-        main = self._files().get(_main())
-        return uncalled(main.text or "") if main is not None else ()
 
     def _files(self) -> Mapping[str, m.SourceFile]:
         return project_sources.gather((), self._project, imported=True).files
@@ -683,9 +683,9 @@ class Capture:
             loop = self._marks.iterations.location if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
             first = ", from the second on" if self._steps.left_out(kind) else ""
-            counted = f"{self._step_count(kind):,} counted{first}{also}"
+            counted = f"{self._step_count():,} counted{first}{also}"
             yield f"a step is {kind.words}{where}; {counted}"
-            if uncounted := self._uncounted(kind):
+            if uncounted := self._uncounted():
                 steps = plural(uncounted, "step")
                 after = "of other optimizers came after the last counted one"
                 yield f"{steps} {after}: no step time contains them"
@@ -712,7 +712,7 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield what_the_profiler_cost(trace, bare_us)
-            if self._window.kind is kind and (compiling := self._compiling_in(trace, kind)):
+            if self._window.kind is kind and (compiling := self._compiling_in(trace)):
                 of = plural(len(trace.step_us), "traced step")
                 yield f"torch compiled in {compiling} of the {of}, and their times contain it"
             if self._window.enough_after:
@@ -764,6 +764,10 @@ def _callable_by_step(counted: dict[str, Any], number: Numbering) -> dict[str, A
         },
         "compilations": [{**each, "call": number(each["call"])} for each in began],
     }
+
+
+def _the_only_step(label: int) -> int:
+    return 0
 
 
 def added_up(noted: Mapping[Any, float], number: Numbering) -> dict[int, Any]:
