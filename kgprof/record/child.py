@@ -24,6 +24,7 @@ from tempfile import _TemporaryFileWrapper
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 import kgprof
 from kgprof import model as m
@@ -110,7 +111,7 @@ def main(job_file: str, descriptor: str) -> None:
         raised = TASKS[job.task](job, events)
     # this is the end of the process: everything is told to the parent
     except BaseException as error:  # noqa: BLE001
-        failed = msgspec.structs.replace(describe_failure(error), failure=_failure(error, job))
+        failed = replace(describe_failure(error), failure=_failure(error, job))
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
         leave(1)

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -40,10 +41,13 @@ WRAPPER = "compile_wrapper"  # torch's name of the function that stands in for a
 
 
 class RunsHere(threading.local):
-    """How many compiled graphs have run in this thread; an attribute, as Dynamo would look at a
-    function's frame."""
+    """How many compiled graphs have run in this thread, and the calls that are open in it. An
+    attribute, as Dynamo would look at a function's frame."""
 
     count = 0
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,11 +75,6 @@ class _Open:
     entered: bool = False
 
 
-class _OpenCalls(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[_Open] = []
-
-
 class CompiledCalls(Source):
     """One CompiledCallable for each; ``runs`` is counted up by whoever sees a graph run."""
 
@@ -85,7 +84,6 @@ class CompiledCalls(Source):
         self.runs = RunsHere()
         self._calls = calls
         self._project = project
-        self._open = _OpenCalls()
         self._callables: dict[tuple[str, int, str, int], _Callable] = {}
         self._gone: list[_Callable] = []  # whose module is no more
         self._left_out = 0
@@ -111,7 +109,7 @@ class CompiledCalls(Source):
         yield {"compiled_calls": {"left_out": self._left_out}}
         for each in (*self._gone, *self._callables.values()):
             stance = next(iter(each.described.stances), "")
-            counted = msgspec.structs.replace(
+            counted = replaced(
                 each.described,
                 stance_set_at=self._stance_set_at.get(stance),
                 compilations=tuple(each.compilations),
@@ -164,7 +162,7 @@ class CompiledCalls(Source):
 
     def compiling(self, compile_id: str) -> None:
         """torch begins a compilation: it belongs to the callable that is open."""
-        stack = self._open.stack
+        stack = self.runs.open
         if stack and stack[-1].callable is not None:
             began = m.BegunCompilation(call=self._calls.current, compile_id=compile_id)
             compilations = stack[-1].callable.compilations
@@ -209,13 +207,13 @@ class CompiledCalls(Source):
             raising=sys.exc_info()[1],
             runs=self.runs.count,
         )
-        self._open.stack.append(opened)
+        self.runs.open.append(opened)
 
     @aside
     def _switched(self, wrapper: FrameType) -> None:
         """Called twice in each call that began: to turn Dynamo on, and to put things back at the
         end."""
-        stack = self._open.stack
+        stack = self.runs.open
         if not stack or stack[-1].frame != id(wrapper):
             return  # torch calls the function plainly: inside of export, say
         opened = stack[-1]

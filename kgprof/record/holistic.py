@@ -32,7 +32,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, KgprofError
@@ -99,10 +99,9 @@ def asked(
     except KeyboardInterrupt:
         say("interrupted: the report omits the remaining HolisticTraceAnalysis results")
     runs = tuple(
-        msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic))
-        for run in recording.runs
+        replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs
     )
-    return msgspec.structs.replace(recording, runs=runs)
+    return replace(recording, runs=runs)
 
 
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:

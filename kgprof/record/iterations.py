@@ -15,10 +15,9 @@ import linecache
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -34,30 +33,22 @@ NOT_ALWAYS = (
 Position = tuple[int, int]  # line, and column in bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """A loop statement, and the function that it stands in."""
 
     code: CodeType
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call stands. ``is_always_made``: in every iteration of its loop, and once."""
-
-    loop: Loop
-    is_always_made: bool
+# Where a call stands, and whether it is made in every iteration of its loop, and once.
+Place = tuple[Loop, bool]
 
 
-class _InOneCall:
-    """What marks the frame of a call, so that it is known again while the call runs.
+def _in_one_call(frame: FrameType, event: str, argument: object) -> None:
+    """Marks the frame of a call, so that it is known again while the call runs.
 
     Python reads ``f_trace`` only of a program that is being traced, and then calls it.
     """
-
-    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        return None
 
 
 class Iterations:
@@ -93,18 +84,18 @@ class Iterations:
             found = self._around(wrapper)
         if found is None:
             return False
-        place, frame, inner = found
-        if place.loop != self.loop:
+        (loop, is_always_made), frame, inner = found
+        if loop != self.loop:
             if self.loop is not None and self.has_several_calls:
                 return False  # calls of another loop: they are not counted here
-            self.loop, self._last, self._is_refused = place.loop, sys.maxsize, False
+            self.loop, self._last, self._is_refused = loop, sys.maxsize, False
             self.begun = self.calls = 0
-        self._is_refused = self._is_refused or not place.is_always_made
+        self._is_refused = self._is_refused or not is_always_made
         self.calls += 1
-        if isinstance(inner.f_trace, _InOneCall):
+        if inner.f_trace is _in_one_call:
             return False
         inner.f_trace_lines = False
-        inner.f_trace = _InOneCall()
+        inner.f_trace = _in_one_call
         begins = frame.f_lasti <= self._last
         self._last = frame.f_lasti
         self.begun += begins
@@ -145,7 +136,7 @@ def _place(frame: FrameType) -> Place | None:
     call = path[-1]
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         always = always and not hasattr(builtins, call.func.id)  # map() makes several calls
-    return Place(loop=Loop(frame.f_code, loop.lineno), is_always_made=always)
+    return Loop(frame.f_code, loop.lineno), always
 
 
 @cache

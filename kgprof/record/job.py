@@ -1,6 +1,7 @@
 """What the parent asks of a child process, and the lines that the child sends back while it
 works."""
 
+import os
 import re
 import signal
 import traceback
@@ -56,12 +57,13 @@ class Checkout(m.Model):
     home: str = ""
 
 
-class Job(m.Model):
+class Job(m.Model, kw_only=False):
     """One child's work; it lies as JSON in the scratch folder."""
 
     task: Task
     options: m.Options
-    parent_pid: int  # the child ends itself when this process is gone
+    # the child ends itself when this process is gone
+    parent_pid: int = msgspec.field(default_factory=os.getpid)
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
     answer: str = ""  # PLAN's and TRIAL's answer is written here
     function: str = ""  # TRIAL: "module:name" of what answers

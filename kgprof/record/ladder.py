@@ -48,7 +48,7 @@ KEPT = 20  # tensors of a rung that are kept, the worst first
 Arrays = Mapping[str, "np.ndarray"]
 
 
-class Question(m.Model):
+class Question(m.Model, kw_only=False):
     """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
 
     rung: m.Rung
@@ -75,14 +75,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
         return m.Skipped("a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
-    question = Question(
-        rung=m.Rung.FLOAT64,
-        strategy=of.strategy,
-        cell=cell,
-        device=of.device,
-        folder=str(of.scratch),
-        steps=steps,
-    )
+    question = Question(m.Rung.FLOAT64, of.strategy, cell, of.device, str(of.scratch), steps)
     wanted = [rung for rung in m.Rung if rung is not m.Rung.MODE or own]
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = dict.fromkeys(wanted, TIME_UP)
     # What the program itself will run before the rungs between: if the time is up, that one has

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record.ladder import Question, prepared
@@ -99,7 +99,7 @@ def smallest(question: Question, of: CellTrials) -> m.Minified | m.Skipped:
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
         checked = of.answered(CHECK, minified, m.Reproduction)
-    return msgspec.structs.replace(minified, script=script.name, checked=checked)
+    return replace(minified, script=script.name, checked=checked)
 
 
 _NO_IMPORTS = "# (needs nothing from the original program)\n"

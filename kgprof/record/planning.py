@@ -5,6 +5,7 @@ import builtins
 import difflib
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from kgprof.workloads.protocol import (
     StrategyCheckingWorkload,
     WeighedWorkload,
     Workload,
+    require_mode,
 )
 
 # read by the libraries that torch loads, and not again
@@ -65,16 +67,15 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         why = "the program's own process runs it when it first uses Inductor, so it is not timed"
     elif all(run.mode == m.EAGER for run in runs):
         why = "nothing is compiled in mode eager"
+    elif not job.compiles and not any(run.mode in m.COMPILED_MODES for run in runs):
+        why = "a run's own process runs it when it first uses Inductor, so it is not timed"
     else:
-        asked = job.compiles or any(run.mode in m.COMPILED_MODES for run in runs)
-        why = (
-            ""
-            if asked
-            else "a run's own process runs it when it first uses Inductor, so it is not timed"
-        )
-    probe = m.Skipped(why), False
-    assert why or job.probe_cache  # else its files would come to the working directory
-    probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
+        why = ""
+    probe_s: float | m.Skipped = m.Skipped(why)
+    isa_works = False
+    if not why:
+        assert job.probe_cache  # else its files would come to the working directory
+        probe_s, isa_works = environment.probe_vector_isa(Path(job.probe_cache))
     return replace(
         unloaded,
         workload=workload.name,
@@ -138,7 +139,7 @@ def select_runs(
 ) -> tuple[m.RunKey, ...]:
     """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an
     unknown name."""
-    offered = {strategy.name: strategy for strategy in workload.strategies()}
+    offered = {strategy.name: strategy.modes for strategy in workload.strategies()}
     usual = [
         run
         for run in workload.default_runs(device)
@@ -148,31 +149,25 @@ def select_runs(
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)
         _check(f"{workload.name} has no strategy", name, list(offered))
+    modes_offered = list(dict.fromkeys(chain.from_iterable(offered.values())))
     for mode in options.modes:
-        modes_offered = dict.fromkeys(
-            mode for strategy in offered.values() for mode in strategy.modes
-        )
-        _check(f"{workload.name} has no mode", mode, list(modes_offered))
+        _check(f"{workload.name} has no mode", mode, modes_offered)
     strategies = dict.fromkeys(options.strategies)
     modes = dict.fromkeys(options.modes)
+    runs: list[m.RunKey] = []
     if strategies and modes:
         runs = [m.RunKey(name, mode) for name in strategies for mode in modes]
         for run in runs:
-            if run.mode not in offered[run.strategy].modes:
-                raise UsageError(
-                    f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
-                    hint=f"it runs in: {', '.join(offered[run.strategy].modes)}",
-                )
+            require_mode(run, offered[run.strategy])
         return tuple(runs)
-    if strategies:
-        mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
-        first = {name: [m.RunKey(name, offered[name].modes[0])] for name in strategies}
-        return tuple(run for name in strategies for run in mine[name] or first[name])
+    for name in strategies:
+        first = m.RunKey(name, offered[name][0])
+        runs += [run for run in usual if run.strategy == name] or [first]
     if not modes:
-        return tuple(usual)
+        return tuple(runs or usual)
     # The usual strategies; one that has none of the modes stays out, but not all of them.
     names = dict.fromkeys(run.strategy for run in usual)
-    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name].modes]
+    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name]]
     if not runs:
         raise UsageError(
             f"no default strategy has mode {' or '.join(modes)}",

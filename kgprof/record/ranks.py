@@ -129,21 +129,22 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     folder = into / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
     (mine,) = header.plan.runs
-    found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
-    lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
-    keys = [
-        m.RunKey(name, mine.mode) if recording is None else recording.runs[0].key
-        for recording, name in zip(found, lacking, strict=True)
-    ]
+    name = _RANK.sub("", mine.strategy)
+    runs: list[tuple[m.RunKey, bool]] = []  # and whether it left a Recording
+    for rank in range(launched.world_size):
+        recording = _recording(output, launched, rank)
+        key = m.RunKey(f"{name}-rank{rank}", mine.mode)
+        runs.append((recording.runs[0].key if recording else key, recording is not None))
+    keys = tuple(key for key, _ in runs)
     strategies = (
         m.StrategyPlan(key.strategy, (key.mode,), f"rank {i}") for i, key in enumerate(keys)
     )
-    plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
+    plan = replace(header.plan, runs=keys, strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
     store.create(folder, replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
-    for rank, key in enumerate(keys):
-        if found[rank] is None:
+    for rank, (key, is_there) in enumerate(runs):
+        if not is_there:
             why = (
                 f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
                 "s after rank 0 ended"

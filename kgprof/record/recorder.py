@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import (
@@ -86,7 +86,7 @@ def record(
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         if load is not None:
-            session.header = msgspec.structs.replace(session.header, load=load)
+            session.header = replace(session.header, load=load)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
@@ -114,7 +114,7 @@ def record(
         except KeyboardInterrupt:
             store.write_json(
                 session.folder / layout.HEADER,
-                msgspec.structs.replace(session.header, interrupted=True),
+                replace(session.header, interrupted=True),
             )
     return session.folder
 
@@ -167,9 +167,8 @@ def make_plan(
     answer = scratch / "plan.json"
     log = scratch / layout.PLAN_LOG
     job = Job(
-        task=Task.PLAN,
-        options=options,
-        parent_pid=os.getpid(),
+        Task.PLAN,
+        options,
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
         compiles=compiles,
@@ -316,8 +315,8 @@ class Recorder:
             return
         limit_s = min(self.header.options.timeout_s, max(EAGER_AT_LEAST_S, EAGER_MOST * took_s))
         job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,), runs_eagerly=True)
-        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
-        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
+        options = replace(job.options, timeout_s=limit_s)
+        ended = self._start(replace(job, options=options), decides=False)
         if ended.outcome is not m.Outcome.OK:
             why = f"run again with compiling switched off, the program {ended.words}"
             file = layout.run_folder(self.folder, key) / layout.EAGER_TIMES
@@ -393,12 +392,12 @@ class Recorder:
         """A control with a setting; None where the program changed the setting."""
         job = self._job(task, key, control=True, setting=setting, answer=self._answer)
         limit_s = min(job.options.timeout_s, limit_s)
-        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
-        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
+        options = replace(job.options, timeout_s=limit_s)
+        ended = self._start(replace(job, options=options), decides=False)
         trial = self._counted(ended)
         if trial is None and ended.outcome is m.Outcome.OK:
             return None
-        return msgspec.structs.replace(trial or m.Control(ended), setting=setting)
+        return replace(trial or m.Control(ended), setting=setting)
 
     @property
     def _answer(self) -> str:
@@ -411,7 +410,7 @@ class Recorder:
             return None
         counted = m.decode_json(answer.read_bytes(), m.Control)
         answer.unlink()
-        return msgspec.structs.replace(counted, exit=ended)
+        return replace(counted, exit=ended)
 
     def _try_settings(self, task: Task, key: m.RunKey, took_s: float = 0.0) -> None:
         """Try what torch's hints tell the owner to set, each in a run of its own: a fix that names
@@ -627,10 +626,11 @@ class Recorder:
     ) -> Job:
         """``fields``: what this job has and others have not."""
         options = self.header.options
+        if passes is not None:
+            options = replace(options, passes=passes)
         return Job(
-            task=task,
-            options=options if passes is None else msgspec.structs.replace(options, passes=passes),
-            parent_pid=os.getpid(),
+            task,
+            options,
             recording=str(self.folder.resolve()),
             key=key,
             plan=self.plan,
@@ -652,7 +652,7 @@ class Recorder:
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            msgspec.structs.replace(job, code_cached=cached),
+            replace(job, code_cached=cached),
             self._scratch,
             self._files(job)[0],
             caches,

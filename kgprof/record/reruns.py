@@ -16,7 +16,7 @@ from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
-from kgprof.record.load import LoadWatch
+from kgprof.record.load import load_from_now
 from kgprof.record.loader_clock import LoaderClock
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
@@ -123,7 +123,7 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._undo = LoadWatch(), ExitStack()
+        self._load, self._undo = load_from_now(), ExitStack()
         self._loaders = LoaderClock()
         self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
@@ -176,7 +176,7 @@ class Clock:
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
             loader_us=tuple(loader_us[step] for step in timed if step >= first),
             loader_workers=self._loaders.workers,
-            load=self._load.answer(),
+            load=self._load(),
             step=kind.words,
         )
 

@@ -9,7 +9,6 @@ after each process.
 import importlib.util
 import itertools
 import math
-import os
 import statistics
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError, WorkloadError
@@ -61,11 +61,7 @@ class Grid(m.Model):
         else:
             cells = list(_usual(device, own_settings))
         cells = [m.Cell(m.EAGER, backend=m.EAGER), *cells]
-        sized = (
-            msgspec.structs.replace(cell, size=size)
-            for size in self.sizes or ((),)
-            for cell in cells
-        )
+        sized = (replace(cell, size=size) for size in self.sizes or ((),) for cell in cells)
         return tuple(dict.fromkeys(sized))
 
     def _product(self) -> Iterator[m.Cell]:
@@ -150,7 +146,7 @@ class Session:
         asked = self._options
         # its probe of the CPU takes longer than all the rest
         if grid.backends and m.INDUCTOR not in grid.backends:
-            asked = msgspec.structs.replace(asked, backend=grid.backends[0])
+            asked = replace(asked, backend=grid.backends[0])
         plan, dead = recorder.make_plan(
             asked, output, self._scratch, self._progress, redact, compiles=True
         )
@@ -334,7 +330,7 @@ class Session:
             "in fewer processes than the others" if self._cells[cell].processes else "in no process"
         )
         why = f"measured {few}: time ran out (--minutes; continue with --resume)"
-        self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
+        self._cells[cell] = replace(self._cells[cell], not_run=why)
         return False
 
     def _expected_s(self, cell: m.Cell, *, cold: bool) -> float:
@@ -376,9 +372,7 @@ class Session:
             raise KeyboardInterrupt
         kept = "" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:]
         process = m.CellProcess(number, cold, ended, measured, kept)
-        self._cells[cell] = msgspec.structs.replace(
-            found, processes=(*found.processes, process), not_run=""
-        )
+        self._cells[cell] = replace(found, processes=(*found.processes, process), not_run="")
         self._write(self.sweep())
 
     def _process(
@@ -396,13 +390,13 @@ class Session:
             caches=caches,
             until=self.until,
         )
-        ended = msgspec.structs.replace(trial.exit, during="")
+        ended = replace(trial.exit, during="")
         measured: m.CellTimes | m.Skipped = m.Skipped(f"the process {ended.words}")
         if trial.answer is not None:
             answer = m.decode_json(trial.answer, m.CellAnswer)
             measured = answer.times
             if answer.spans:
-                measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
+                measured = replace(measured, stages=self._stages(answer.spans))
         return ended, measured, trial.log, trial.interrupted
 
     def _program_process(
@@ -413,23 +407,20 @@ class Session:
         passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
         args = (*self._options.workload_args, *cell.size)
         limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
-        options = msgspec.structs.replace(
-            self._options, passes=passes, workload_args=args, timeout_s=limit_s
-        )
+        options = replace(self._options, passes=passes, workload_args=args, timeout_s=limit_s)
         (key,) = self._plan.runs
         folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
         store.create(folder, foreign.header(options, self._plan))
         job = Job(
-            task=Task.SCRIPT,
-            options=options,
-            parent_pid=os.getpid(),
+            Task.SCRIPT,
+            options,
             recording=str(folder.resolve()),
             key=key,
             plan=self._plan,
             cell=cell,
         )
         log = folder / "log.txt"
-        ended = children.run(children.Start(job=job, scratch=self._scratch, log=log, caches=caches))
+        ended = children.run(children.Start(job, self._scratch, log, caches))
         store.write_exit(folder, key, ended.exit)
         (run,) = recordings.load(folder).runs
         count = max(1, self._options.warmup)

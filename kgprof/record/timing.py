@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import store
-from kgprof.record.load import LoadWatch
+from kgprof.record.load import load_from_now
 from kgprof.record.machine_speed import MachineClock
 from kgprof.record.run import Run
 from kgprof.record.turns import IN_TURN_FROM, Turns
@@ -252,7 +252,7 @@ def _timed(
     walls: list[float] = []
     cpu_us: list[float] = []
     early = ""
-    load = LoadWatch()
+    load = load_from_now()
     fill_s = IN_TURN_S if turns.shared else 0.0
     while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
@@ -297,7 +297,7 @@ def _timed(
         stopped_early=early,
         machine=machine.speed(),
         cpu_us=tuple(cpu_us),
-        load=IN_TURN_WITH if turns.shared else load.answer(),
+        load=IN_TURN_WITH if turns.shared else load(),
         slice_steps=turns.steps if turns.shared else 0,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -123,7 +124,7 @@ def compile_pass(
     while_loading_s = sum(
         each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped)
     )
-    return msgspec.structs.replace(
+    return replaced(
         answer, compiling=compiling, cache=cache_folder(cached), while_loading_s=while_loading_s
     )
 
