@@ -163,7 +163,7 @@ class CaptureSurvey(Model, kw_only=False):
     unavailable: str = ""  # why no case can run here
 
 
-class CaptureResult(Model):
+class CaptureResult(Model, kw_only=False):
     case: CaptureCase
     name: str
     outcome: CaptureOutcome

@@ -93,12 +93,8 @@ class Captures:
     ) -> Iterator[m.CaptureResult]:
         for number, case in enumerate(cases, start=1):
             if survey.unavailable:
-                yield m.CaptureResult(
-                    case=case,
-                    name=case.name,
-                    outcome=m.CaptureOutcome.NOT_APPLICABLE,
-                    why=survey.unavailable,
-                )
+                outcome = m.CaptureOutcome.NOT_APPLICABLE
+                yield m.CaptureResult(case, case.name, outcome, survey.unavailable)
                 continue
             key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
@@ -139,9 +135,8 @@ def _result(
     """The child's answer if it ended well; else how it ended, also if it had an outcome and was
     timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
-    made = m.CaptureResult(
-        case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit
-    )
+    raised = m.CaptureOutcome.RAISED
+    made = m.CaptureResult(case, case.name, raised, answer=answer, exit=trial.exit)
     phase = answer.phase if answer is not None else "load"
     if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
         return replace(made, outcome=answer.outcome, why=answer.why)

@@ -225,7 +225,7 @@ def _left(folder: Path, pid: int, on_phase: OnPhase) -> None:
     on_phase("")
 
 
-def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
+def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped]) -> bool:
     """Two cores, and twice the memory that the two largest of these runs took."""
     taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
     known = sorted(each for each in taken if not isinstance(each, m.Skipped))

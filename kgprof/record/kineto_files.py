@@ -58,9 +58,7 @@ class Found(m.Model):
     size_bytes: int
     against: bool
     on_device: bool
-    countable: bool  # holds an operator, a kernel, a copy or a fill
-    step_us: tuple[float, ...]
-    cpp_kernel_profile: bool
+    traced: m.TracePass | m.Skipped  # a trace holds an operator, a kernel, a copy or a fill
     world_size: int | None
     rank: int | None  # as the trace says, else as its name does
     rank_in_trace: bool
@@ -162,7 +160,14 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
             "; ".join(("it has no complete event (ph X)", *trace.warnings)), path=file.name
         )
     on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
-    steps = timeline.profiler_steps(columns)
+    traced: m.TracePass | m.Skipped = m.Skipped("the trace has neither operators nor GPU kernels")
+    if on_device or columns.of_category("cpu_op").any():
+        steps = timeline.profiler_steps(columns)
+        traced = m.TracePass(
+            step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
+            trace_file=layout.TRACE_FILES[m.PassName.TRACE],
+            cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+        )
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = _number(distributed.get("rank"))
@@ -174,9 +179,7 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
         size_bytes=size_bytes,
         against=against,
         on_device=on_device,
-        countable=on_device or bool(columns.of_category("cpu_op").any()),
-        step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
-        cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+        traced=traced,
         world_size=_number(distributed.get("world_size")),
         rank=int(named[1]) if rank is None and named else rank,
         rank_in_trace=rank is not None,
@@ -273,20 +276,14 @@ def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
 
 
 def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
-    key = file.key
-    if one.countable:
-        kept = layout.run_folder(folder, key) / layout.TRACE_FILES[m.PassName.TRACE]
-        _keep(one, kept)
-        traced: m.TracePass | m.Skipped = m.TracePass(
-            step_us=one.step_us,
-            trace_file=kept.name,
-            cpp_kernel_profile=one.cpp_kernel_profile,
-        )
-    else:
-        traced = m.Skipped("the trace has neither operators nor GPU kernels")
-    foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
+    run = layout.run_folder(folder, file.key)
+    if isinstance(one.traced, m.TracePass):
+        _keep(one, run / one.traced.trace_file)
+    foreign.write_run(
+        folder, file.key, m.PassName.TRACE, one.traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF
+    )
     origins = m.Skipped("a Kineto trace does not name the source lines of kernels")
-    store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
+    store.write_json(run / layout.KERNEL_ORIGINS, origins)
 
 
 def _keep(one: Found, kept: Path) -> None:

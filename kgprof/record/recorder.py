@@ -310,7 +310,7 @@ class Recorder:
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
-        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        compiled = self._compiled(key)
         if script is None or not script.step or compiled is None or not compiled.compilations:
             return
         limit_s = min(self.header.options.timeout_s, max(EAGER_AT_LEAST_S, EAGER_MOST * took_s))
@@ -484,39 +484,30 @@ class Recorder:
         """Child B of each run, and the comparison of the results: two at a time, because they
         hardly measure times. One that fails may have failed for the other one's presence, and runs
         again by itself."""
-        compiled = {
-            key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
-            for key in keys
-        }
-        if not children.has_room_for_two(
-            [one.compiling if one else None for one in compiled.values()]
-        ):
+        compiled = {key: one for key in keys if (one := self._compiled(key)) is not None}
+        peaks = [one.compiling for one in compiled.values()]
+        if len(compiled) < len(keys) or not children.has_room_for_two(peaks):
             for key in keys:
                 self.probe(key)
             return
-        first_us = {
-            key: one.call_us[0] if one is not None else 0.0 for key, one in compiled.items()
-        }
-        by_length = sorted(keys, key=lambda key: first_us[key], reverse=True)
-        probed = {key: kernels for key in by_length if (kernels := self._probed(key)) is not None}
+        by_length = sorted(compiled, key=lambda key: compiled[key].call_us[0], reverse=True)
         starts = [
             self._given(self._job(Task.PROBE, key, kernels=kernels), waits=True)
-            for key, kernels in probed.items()
+            for key in by_length
+            if (kernels := self._probed(key)) is not None
         ]
         if self.plan.agreement and not self._why_no_agreement():
             starts.append(self._given(self._job(Task.AGREEMENT, None), waits=True))
         # a signal left some out
         ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))
         failed = (m.Outcome.RAISED, m.Outcome.KILLED)
-        again = [
-            given
-            for given, one in ended
-            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted
-        ]
+        again = []
         for given, one in ended:
-            if given not in again:
-                with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
-                    self._taken(given, one)
+            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted:
+                again.append(given)
+                continue
+            with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
+                self._taken(given, one)
         if any(one.interrupted for _, one in ended):
             raise KeyboardInterrupt
         for given in again:
@@ -540,12 +531,9 @@ class Recorder:
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
         """A round of each at the same time, slice by slice in turn; whether both ended well. Both
         are timed already."""
-        steps = (times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other))
-        slowest_us = (
-            max((step.median for step in steps if isinstance(step, m.Spread)), default=0)
-            or math.inf
-        )
-        slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
+        steps = [times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other)]
+        slowest_us = max((one.median for one in steps if isinstance(one, m.Spread)), default=0)
+        slice_steps = max(1, round(1e6 * SLICE_S / (slowest_us or math.inf)))
         fields: dict[str, Any] = {"round": number, "slice_steps": slice_steps}
         one = self._given(self._job(Task.ROUND, key, **fields))
         two = other._given(other._job(Task.ROUND, key, **fields), waits=True)
@@ -559,17 +547,17 @@ class Recorder:
     def timing(self, key: m.RunKey) -> m.TimingPass | None:
         return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
 
+    def _compiled(self, key: m.RunKey) -> m.CompilePass | None:
+        return recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
+        options = self.header.options
+        why = not_asked_for(options, m.PassName.TRACE)
         if self.plan.device != "cuda":
             why = "a CPU run has no GPU kernels to compare with them"
-        elif (
-            programs.is_program(self.header.options.workload)
-            and ranks.launch(os.environ) is not None
-        ):
+        elif programs.is_program(options.workload) and self._is_rank(Task.SCRIPT):
             why = ranks.NOT_ALONE
-        else:
-            why = not_asked_for(self.header.options, m.PassName.TRACE)
         self._finish(Task.CEILINGS, layout.CEILINGS, "their measurement", why)
 
     def compare_results(self) -> None:
@@ -598,7 +586,7 @@ class Recorder:
             return "not needed on a GPU"
         if key.mode == m.EAGER:
             return "mode eager has no Inductor kernels"
-        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        compiled = self._compiled(key)
         if key.mode == m.AS_IS and compiled is not None and not compiled.compilations:
             return "nothing was compiled"
         return ""
@@ -698,25 +686,28 @@ class Recorder:
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""
         if job.key is None:
-            return self.folder / (
-                layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG
-            ), None
+            return self.folder / f"{job.task}_{layout.LOG}", None
         run = layout.run_folder(self.folder, job.key)
-        passes = job.options.passes
+        prefix = ""
+        exit_file: Path | None = run / layout.exit_name(False)
         if job.setting is not None:
-            return run / f"{job.setting.name}_{layout.LOG}", None
-        if job.control:
-            return run / f"control_{layout.LOG}", None
-        if job.task is Task.ROUND:
-            name = layout.round_name(job.round)
-            return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
-        if job.task is Task.PROBE:
-            return run / layout.PROBE_LOG, run / layout.exit_name(True)
-        if job.runs_eagerly:
-            return run / f"eager_{layout.LOG}", None
-        return run / (
-            f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG
-        ), run / layout.exit_name(False)
+            prefix = f"{job.setting.name}_"
+            exit_file = None
+        elif job.control:
+            prefix = "control_"
+            exit_file = None
+        elif job.task is Task.ROUND:
+            prefix = f"{layout.round_name(job.round)}_"
+            exit_file = run / f"{prefix}exit.json"
+        elif job.task is Task.PROBE:
+            prefix = "probe_"
+            exit_file = run / layout.exit_name(True)
+        elif job.runs_eagerly:
+            prefix = "eager_"
+            exit_file = None
+        elif job.is_rerun:
+            prefix = f"{job.options.passes[0]}_"
+        return run / f"{prefix}{layout.LOG}", exit_file
 
     def _caches(self, job: Job) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as
@@ -734,23 +725,18 @@ class Recorder:
         last = Task.PROBE if probed else Task.MEASURE
         if options.rounds > 1:
             last = Task.ROUND
-        key = job.key
-        shared = key is not None and (job.task is Task.SCRIPT or last is not Task.MEASURE)
-        folder = self._scratch / (
-            f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
-        )
-        of_rank: dict[str, str] = {}
+        kept = job.task is not last or job.round < options.rounds
+        folder = self._scratch / "caches"
+        if job.key is None or (job.task is not Task.SCRIPT and last is Task.MEASURE):
+            kept = False
+        else:
+            folder = self._scratch / f"caches-{self.plan.runs.index(job.key)}"
+        extra = dict(self.plan.variables)
+        if self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file():
+            extra["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         if self._is_rank(job.task):
-            of_rank = flight_recorder.variables(self._collectives, os.environ)
-        isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
-        of_isa = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}
+            extra |= flight_recorder.variables(self._collectives, os.environ)
         if job.setting is not None:
             folder = self._scratch / "caches-trial"
-        return Caches(
-            folder=folder,
-            seed=self._scratch / PROBE_CACHE,
-            extra={**self.plan.variables, **of_isa, **of_rank},
-            kept=shared
-            and job.setting is None
-            and (job.task is not last or job.round < options.rounds),
-        )
+            kept = False
+        return Caches(folder=folder, seed=self._scratch / PROBE_CACHE, kept=kept, extra=extra)
