@@ -195,7 +195,7 @@ def united(spans: Sequence[Span]) -> list[Span]:
 
 def without(spans: Sequence[Span], cut: Sequence[Span]) -> list[Span]:
     """Take the spans ``cut`` out of others; both are in order, and none overlaps its neighbour."""
-    left: list[Span] = []
+    left = []
     at = 0
     for begin, end in spans:
         while at < len(cut) and cut[at][1] <= begin:

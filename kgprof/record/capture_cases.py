@@ -408,7 +408,7 @@ def _beside(step: Step, what: m.Beside, device: torch.device) -> Step:
 
 def _allocate_elsewhere(device: torch.device) -> None:
     """In another thread, as a data loader's does. Raises what it raised there."""
-    failed: list[BaseException] = []
+    failed = []
 
     def allocate() -> None:
         try:

@@ -50,8 +50,8 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     stand."""
     if device.type != "cuda":
         return m.Skipped("a CPU run has no GPU kernels to compare with them")
-    measured: list[m.CeilingSamples] = []
-    unavailable: list[str] = []
+    measured = []
+    unavailable = []
     products = {
         f"{m.MATMUL} in {product.name}": partial(matmul_ceiling, device, product)
         for product in PRODUCTS

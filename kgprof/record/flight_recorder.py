@@ -123,7 +123,7 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
     written = _Plain(io.BytesIO(data)).load()
     entries = msgspec.convert(written.get("entries", []), list[_Entry])
     status: Mapping[Any, Mapping[str, int]] = written.get("pg_status", {})
-    completed: dict[str, int] = {}
+    completed = {}
     places: dict[m.CollectiveCall, int] = {}
     begun, waits_s = [], {}
     for entry in entries:

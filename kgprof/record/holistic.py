@@ -172,8 +172,8 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     alone = (
         "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
     )
-    answers: dict[str, Rows] = {}
-    calls: list[m.HolisticCall] = []
+    answers = {}
+    calls = []
     # With its default of ten names, the others' figures become figures of their sum.
     each = {"visualize": False, "num_kernels": 10**6, "duration_ratio": 1.0}
     for name, call, unless in (  # and why it is not called where it cannot be right

@@ -336,7 +336,7 @@ def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
     kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
-    reads: list[Any] = []
+    reads = []
     for node in nodes:
         # What a scatter writes into is among its reads, as a whole; it is there for the order of
         # the kernels.

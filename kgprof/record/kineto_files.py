@@ -123,7 +123,7 @@ def read_files(
 
     Raises InputError where none of either side can.
     """
-    every: list[Found] = []
+    every = []
     unread: list[str] = []
     for named, is_against in ((paths, False), (against, True)):
         files, found, refused = find(named), list[Found](), len(unread)

@@ -217,7 +217,7 @@ def recorded(
 
     from kgprof.workloads.protocol import EvaluationSession
 
-    graphs: dict[int, tuple[torch.fx.GraphModule, list[Any]]] = {}
+    graphs = {}
 
     def recording(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         kept = copy.deepcopy(graph)

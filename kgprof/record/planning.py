@@ -154,7 +154,7 @@ def select_runs(
         _check(f"{workload.name} has no mode", mode, modes_offered)
     strategies = dict.fromkeys(options.strategies)
     modes = dict.fromkeys(options.modes)
-    runs: list[m.RunKey] = []
+    runs = []
     if strategies and modes:
         runs = [m.RunKey(name, mode) for name in strategies for mode in modes]
         for run in runs:

@@ -130,7 +130,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
     (mine,) = header.plan.runs
     name = _RANK.sub("", mine.strategy)
-    runs: list[tuple[m.RunKey, bool]] = []  # and whether it left a Recording
+    runs = []  # and whether it left a Recording
     for rank in range(launched.world_size):
         recording = _recording(output, launched, rank)
         key = m.RunKey(f"{name}-rank{rank}", mine.mode)

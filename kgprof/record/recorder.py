@@ -484,8 +484,8 @@ class Recorder:
         """Child B of each run, and the comparison of the results: two at a time, because they
         hardly measure times. One that fails may have failed for the other one's presence, and runs
         again by itself."""
-        compiled = {key: one for key in keys if (one := self._compiled(key)) is not None}
-        peaks = [one.compiling for one in compiled.values()]
+        compiled = {key: found for key in keys if (found := self._compiled(key)) is not None}
+        peaks = [found.compiling for found in compiled.values()]
         if len(compiled) < len(keys) or not children.has_room_for_two(peaks):
             for key in keys:
                 self.probe(key)

@@ -222,7 +222,7 @@ def capturing() -> Iterator[list[Called]]:
     calls are seen."""
     import torch
 
-    calls: list[Called] = []
+    calls = []
     compile_ = torch.compile
     hooks = []
 
@@ -354,7 +354,7 @@ def _measured(
             torch.cuda.synchronize()
         return time.perf_counter() - began, made
 
-    first: list[tuple[int, float]] = []  # calls that compiled
+    first = []  # calls that compiled
     differs = ""
     graphs = 0
     for size in question.sizes:

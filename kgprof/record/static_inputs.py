@@ -151,7 +151,7 @@ class StaticInputs:
             step()
         apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.seen.values())}
         objects: dict[int, list[torch.Tensor]] = {}
-        constants: set[int] = set()
+        constants = set()
         for each in gc.get_objects():
             if id(each) not in apart and (key := storage_of(each, device.type)) in reads.seen:
                 objects.setdefault(key, []).append(each)

@@ -561,7 +561,7 @@ class _Hooks:
 
     def see(self, *read: Any) -> Seen:
         """Tells all that listen of a _Read; what each of them counted it under."""
-        seen: Seen = []
+        seen = []
         # no comprehension, which is a frame of its own before Python 3.12
         for one in self.listening:
             if (place := one.sees(_Read(*read))) is not None:

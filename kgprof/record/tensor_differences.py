@@ -30,7 +30,8 @@ def differences(found: Arrays, eager: Arrays, wide: Arrays) -> Iterator[m.Tensor
         elif dtypes[0] != dtypes[1]:
             why = f"dtype {dtypes[0]}, but {dtypes[1]} in eager"
         else:
-            yield difference(name, dtypes[0], *sides, wide.get(name))
+            ours, theirs = sides
+            yield difference(name, dtypes[0], ours, theirs, wide.get(name))
             continue
         yield _unlike(name, dtypes[0], max(side.size for side in sides), why)
 

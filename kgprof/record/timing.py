@@ -248,9 +248,9 @@ def _timed(
     clock = SlicedClock(device, turns) if turns.shared else clock_for(device)
     machine = MachineClock(device)
     clock.prepare(AHEAD)
-    steps: list[tuple[float, ...]] = []
+    steps = []
     walls: list[float] = []
-    cpu_us: list[float] = []
+    cpu_us = []
     early = ""
     load = load_from_now()
     fill_s = IN_TURN_S if turns.shared else 0.0

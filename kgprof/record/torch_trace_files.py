@@ -221,7 +221,7 @@ def _records(
 ) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
-    payload: list[bytes] = []
+    payload = []
     room = LONGEST_PAYLOAD
     foreign_lines = 0
     for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
@@ -252,8 +252,8 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
 
     ``path`` may be one such file. Raises InputError where there is nothing to read.
     """
-    files: list[TraceFile] = []
-    unread: list[str] = []
+    files = []
+    unread = []
     paths = _paths(path)
     for one in paths:
         try:
