@@ -28,14 +28,13 @@ from kgprof.record.planning import select_runs
 from kgprof.record.project_sources import project_files
 from kgprof.record.run import seed_everything
 from kgprof.record.source import first_line
-from kgprof.record.static_inputs import ROUNDS, StaticInputs, worst
+from kgprof.record.static_inputs import ROUNDS, StaticInputs, Tensors, worst
 from kgprof.record.timing import clock_for, timed_steps, wall_us
 from kgprof.record.trials import Write
 from kgprof.workloads import loading, user
 from kgprof.workloads.backend import in_place_of_inductor
-from kgprof.workloads.protocol import BufferSession, Workload
+from kgprof.workloads.protocol import BufferSession, Step, Workload
 
-Step = Callable[[], object]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
@@ -226,11 +225,11 @@ class _Attempt:
 
     def _rounds(
         self, call: Callable[[int], object], *, move: bool, vary: bool = True
-    ) -> list[dict[str, torch.Tensor]]:
+    ) -> list[Tensors]:
         inputs = self._read
         inputs.restore()
         seed_everything(self._options.seed)
-        results = []
+        results: list[Tensors] = []
         for number in range(ROUNDS):
             if vary:
                 inputs.vary(number, move=move)
@@ -277,7 +276,7 @@ class _Attempt:
     def _unrepeatable(
         self,
         frozen: m.CaptureDifference | None,
-        got: list[dict[str, torch.Tensor]],
+        got: list[Tensors],
         call: Callable[[int], object],
         *,
         copied: bool,
@@ -296,7 +295,7 @@ class _Attempt:
         return replace(self._ended(m.CaptureOutcome.WRONG, frozen), why=why)
 
     def _against_compiled(
-        self, difference: m.CaptureDifference | None, got: list[dict[str, torch.Tensor]]
+        self, difference: m.CaptureDifference | None, got: list[Tensors]
     ) -> m.CaptureDifference | None:
         """A difference that the compiled function has outside of the graph as well is none of the
         capture's."""
@@ -345,7 +344,7 @@ class _Attempt:
 
         group()
         samples = [each / count for each in timed_steps(group, clock_for(device), SAMPLES)]
-        return spread(samples, unit="us", measured_in=m.PassName.TIMING)
+        return spread(samples, unit="us")
 
     # ---------------------------------------------------------------- raised
 

@@ -19,6 +19,7 @@ from kgprof.record.native_stacks import native_stacks
 
 CAPTURE, CALL, CALLABLES = m.CaptureWay.CAPTURE, m.CaptureWay.CALL, m.CaptureWay.CALLABLES
 SURVEY, MEASURE = (f"kgprof.record.capture_cases:{name}" for name in ("survey", "measure"))
+Stacks = list[str | m.Skipped]  # native ones, of a child that has no time left
 _STACK_CHARS = 12_000  # of a child's log, which ends with its stacks
 
 
@@ -98,7 +99,7 @@ class Captures:
                 continue
             key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
-            native: list[str | m.Skipped] = []
+            native: Stacks = []
             question = replace(self._question, case=case)
             # What compiles inside a capture must find nothing compiled, not on disk either: a cache
             # hit runs none of what fails there. Where it compiles before the capture, the caches of
@@ -116,7 +117,7 @@ class Captures:
         question: m.CaptureQuestion,
         *,
         cold: bool,
-        native: list[str | m.Skipped] | None = None,
+        native: Stacks | None = None,
     ) -> trials.Trial:
         folder = self._scratch / (f"caches-{question.case.name}" if cold else "caches")
         return trials.run(
@@ -129,9 +130,7 @@ class Captures:
         )
 
 
-def _result(
-    case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]
-) -> m.CaptureResult:
+def _result(case: m.CaptureCase, trial: trials.Trial, native: Stacks) -> m.CaptureResult:
     """The child's answer if it ended well; else how it ended, also if it had an outcome and was
     timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None

@@ -195,10 +195,8 @@ def plan(job: Job, events: Events) -> None:
         except KgprofError:
             raise
         except Exception as error:
-            own, workload = (
-                project_sources.project_files(job.options.workload),
-                job.options.workload,
-            )
+            own = project_sources.project_files(job.options.workload)
+            workload = job.options.workload
             files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
             if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
                 raise  # a fault of kgprof's

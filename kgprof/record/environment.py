@@ -243,7 +243,8 @@ class ProbeWhenAsked(Source):
 
         def asked() -> None:
             if not self._probed:
-                self._probed, began = True, time.perf_counter()
+                self._probed = True
+                began = time.perf_counter()
                 # which are no part of what the program compiles
                 with tempfile.TemporaryDirectory() as files:
                     works = probe_vector_isa(Path(files))[1]

@@ -29,6 +29,7 @@ from kgprof.record.source import Function, Source, aside, replace
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
 STACK = 40  # of the innermost lines that torch was tracing when it raised
+Fields = Mapping[str, Any]  # of OfferedFrame
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
 # torch calls through it whatever has no code of the program's own.
@@ -85,11 +86,11 @@ class FrameHook(Source):
         return offered
 
     @aside
-    def _wraps(self, frame: FrameType) -> Mapping[str, Any]:
+    def _wraps(self, frame: FrameType) -> Fields:
         return _wrapped(frame)
 
     @aside
-    def _refused(self, code: CodeType, error: Exception, wrapped: Mapping[str, Any]) -> None:
+    def _refused(self, code: CodeType, error: Exception, wrapped: Fields) -> None:
         text = f"{type(error).__name__}: {error}"
         self._add(code, outcome="raised", text=text, stack=_traced(error), **wrapped)
 
@@ -100,7 +101,7 @@ class FrameHook(Source):
         result: Any,
         before: _Counts,
         caller: FrameType | None,
-        wrapped: Mapping[str, Any],
+        wrapped: Fields,
     ) -> None:
         guarded = result.guarded_code
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be
@@ -119,7 +120,7 @@ class FrameHook(Source):
         result: Any,
         before: _Counts,
         caller: FrameType | None,
-        wrapped: Mapping[str, Any],
+        wrapped: Fields,
     ) -> None:
         own = self._project.holds(code.co_filename)
         if not own and not wrapped:

@@ -238,7 +238,8 @@ class _Read:
         self.at = at
         self._dtype = answer(tensor, lambda one: one.dtype)
         self.shape: tuple[int, ...] = answer(tensor, lambda one: tuple(one.shape)) or ()
-        self._tensor, self._version = weakref.ref(tensor), version_of(tensor)
+        self._tensor = weakref.ref(tensor)
+        self._version = version_of(tensor)
         self.holders: list[Holder] = []
 
     def lacks(self) -> tuple[str, str]:

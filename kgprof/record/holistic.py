@@ -197,7 +197,8 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
                 answers[name] = _rows(call())
                 outcome = OK if answers[name] else EMPTY
             except Exception as error:  # noqa: BLE001  and what it raised is the answer
-                outcome, reason = RAISED, _words(error)
+                outcome = RAISED
+                reason = _words(error)
         calls.append(m.HolisticCall(name, outcome, reason))
     installed = {distribution.metadata["Name"].lower() for distribution in metadata.distributions()}
     versions = {name: metadata.version(name) for name in PACKAGES if name.lower() in installed}

@@ -101,7 +101,8 @@ class _Layer(NamedTuple):
 def _put_on(output_graph: Any) -> None:
     """Once for all that listen: taken off in any order, patches of patches would leave some
     standing."""
-    original, compiler = vars(output_graph)[INSTALL], vars(output_graph).get(COMPILE)
+    original = vars(output_graph)[INSTALL]
+    compiler = vars(output_graph).get(COMPILE)
 
     def install(this: Any, name: str, value: Any) -> None:
         if not name.startswith(PREFIX):

@@ -68,6 +68,7 @@ _FRAME = re.compile(
 
 # "kernel name:number of the call", as in Inductor's own artifact
 Note = Callable[[str, m.KernelWork], None]
+Origins = m.KernelOrigins | m.Skipped
 
 
 class KernelProvenance(Source):
@@ -87,7 +88,7 @@ class KernelProvenance(Source):
         self._keys = {""}
         self._graphs = GraphWatch()
 
-    def answer(self) -> m.KernelOrigins | m.Skipped:
+    def answer(self) -> Origins:
         """For the Recording; what is called outside of compiled code comes beside it
         (EagerCalls.beside)."""
         if not self.origins:

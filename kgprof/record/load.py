@@ -21,7 +21,8 @@ _COLUMNS = 8
 _IDLE = (3, 4)
 # Of a process, behind its name: its group; its own time in user and system, and that of its
 # children which have ended.
-_GROUP, _TIMES = 2, slice(11, 15)
+_GROUP = 2
+_TIMES = slice(11, 15)
 # The kernel counts in ticks of 10 ms: a shorter time says nothing.
 SHORTEST_S = 0.2
 LOOKS_S = 0.5  # as long as one look before the start takes

@@ -19,10 +19,11 @@ from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
-from kgprof.workloads.protocol import BufferSession, Session
+from kgprof.workloads.protocol import BufferSession, Session, Step
 
 FORGET_THE_PEAK = "5"
-CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
 NOT_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 
 
@@ -127,9 +128,7 @@ def _graph_pools(device: torch.device) -> list[dict[str, Any]]:
     ]
 
 
-def measured_peaks(
-    step: Callable[[], object], device: torch.device, *, calls: int
-) -> m.MemoryPeaks:
+def measured_peaks(step: Step, device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
     gc.collect()
     peaks = Peaks(device)

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from kgprof import model as m
 from kgprof.errors import InputError, UsageError
 from kgprof.reading import layout, recordings
 from kgprof.record import store
+from kgprof.record.flags import Variables
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
 FAILED_WAIT_S = 10.0  # for rank 0, before a rank that failed makes its launcher end them all
@@ -43,7 +43,7 @@ class Launch(m.Model):
         return output / f"rank{self.rank}"
 
 
-def launch(environment: Mapping[str, str]) -> Launch | None:
+def launch(environment: Variables) -> Launch | None:
     """None where there is no launcher, or one process alone. Raises UsageError for a rank that is
     no number."""
     world_size = environment.get("WORLD_SIZE", "")

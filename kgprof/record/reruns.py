@@ -123,7 +123,8 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._undo = load_from_now(), ExitStack()
+        self._load = load_from_now()
+        self._undo = ExitStack()
         self._loaders = LoaderClock()
         self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None

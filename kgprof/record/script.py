@@ -70,7 +70,7 @@ from kgprof.record.source import listeners_in, replace, unavailable
 from kgprof.record.steps import Kind, Numbering, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
-from kgprof.record.timing import between_us
+from kgprof.record.timing import Times, between_us
 from kgprof.record.torch_profiler import Traced
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
@@ -109,7 +109,8 @@ def run(job: Job, send: Send) -> BaseException | None:
     registered here is called after all of the program's, since atexit calls the last registered
     first; it says how the program ended and writes the passes.
     """
-    place, program = Place(job), programs.find(job.options.workload)
+    place = Place(job)
+    program = programs.find(job.options.workload)
     watcher = _watcher(job, place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
@@ -125,7 +126,8 @@ def run(job: Job, send: Send) -> BaseException | None:
 
     at_exit()
     _last_words(watcher, finish, restored)
-    cell, backend = job.cell, job.options.backend
+    cell = job.cell
+    backend = job.options.backend
     restored.enter_context(
         in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type)
     )
@@ -267,7 +269,8 @@ def _last_words(
 ) -> None:
     """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written
     down first."""
-    original, pid = os._exit, getpid()
+    original = os._exit
+    pid = getpid()
 
     def leave(status: int) -> NoReturn:
         left = operator.index(status) & 0xFF
@@ -294,18 +297,21 @@ class Capture:
     """Everything that one run of the program can give."""
 
     def __init__(self, place: Place) -> None:
-        self._place, self._options = place, place.options
+        self._place = place
+        self._options = place.options
         self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps, place.project)
         self._compile = CompileSources(self._steps, self._project, to_stderr=False)
         self._account = Account(self._steps)
-        self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
+        self._launchers = Launchers(place.project)
+        self._checkpoints = Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         # and the label of the mark that began each
-        self._calls, self._call_marks = CallIndex(), array("q")
+        self._calls = CallIndex()
+        self._call_marks = array("q")
         self._tensors = TensorProbe(self._calls, watches=self._watches_tensors)
         self._tensors_watched = 0
         self._window = TraceWindow(
@@ -411,7 +417,8 @@ class Capture:
 
     def _enough(self, now: float) -> str:
         """Why the recording stops here; empty where it goes on."""
-        chosen, limit = self._steps.chosen, self._options.max_steps
+        chosen = self._steps.chosen
+        limit = self._options.max_steps
         if limit is not None and self._steps.ended(chosen) >= limit:
             return f"{plural(limit, 'step')} (--max-steps)"
         if self._options.duration_s is not None and now - self._began > self._options.duration_s:
@@ -529,7 +536,7 @@ class Capture:
         traced = range(first, first + len(trace.step_us))
         return sum(step in traced for step in self._steps.compiled_in(self._kind))
 
-    def _ended_us(self) -> tuple[float, ...]:
+    def _ended_us(self) -> Times:
         return between_us(self._steps.boundaries(self._kind))[:CALLS_TIMED]
 
     def _memory_pass(self, number: Numbering) -> m.MemoryPass | m.Skipped:
@@ -635,7 +642,8 @@ class Capture:
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what
         that line stands under, unless one took effect."""
-        files, main = self._files(), _main()
+        files = self._files()
+        main = _main()
         for name in sorted(files, key=lambda file: file != main):
             text = files[name].text or ""
             if (line := first_compile(text)) is not None:
@@ -789,7 +797,8 @@ def what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; all before it were warm-up or compiled: there is none to compare with"
-    traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
+    traced = statistics.median(trace.step_us)
+    bare = statistics.median(bare_us)
     against = (
         f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} "
         "steps before it (medians)"

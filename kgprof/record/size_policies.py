@@ -372,7 +372,7 @@ def _measured(
             len(samples) <= 2 * WARM or time.perf_counter() - began < BUDGET_S
         ):
             samples.append(1e3 * clocked(size)[0])
-        steady = times.spread(samples[WARM:], unit="ms", measured_in=m.PassName.TIMING)
+        steady = times.spread(samples[WARM:], unit="ms")
         costs.append(m.SizeCost(size, calls, tops[size], steady))
     medians = {
         cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)

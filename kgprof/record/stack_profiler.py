@@ -12,6 +12,7 @@ import torch
 from kgprof import model as m
 from kgprof.reading import recordings
 from kgprof.record.run import Run
+from kgprof.record.timing import Times
 from kgprof.record.torch_profiler import Traced, export, profiled
 from kgprof.wording import plural
 from kgprof.workloads.protocol import Session
@@ -73,7 +74,7 @@ def calls_of(host: m.HostPass | None) -> float:
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
 
-def kept(path: Path, step_us: tuple[float, ...], cut: str = "") -> Traced:
+def kept(path: Path, step_us: Times, cut: str = "") -> Traced:
     """A trace without stacks is none of this pass: it goes."""
     with gzip.open(path) as lines:
         has_stacks = any(_PYTHON_EVENT in line for line in lines)

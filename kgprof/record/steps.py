@@ -312,7 +312,8 @@ class StepMarks(Source):
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its
         place: it is gone, the other has stepped twice in a row on the same parameters (Adam first,
         then LBFGS), or others alone have stepped for long (a second phase of training)."""
-        counted, again = self._optimizer(), self._other() is optimizer
+        counted = self._optimizer()
+        again = self._other() is optimizer
         self._other = weakref.ref(optimizer)
         if counted is optimizer:
             self._longest = max(self._longest, self._in_a_row)
@@ -385,7 +386,8 @@ class StepMarks(Source):
     def _watch_replays(self, undo: ExitStack) -> None:
         """torch's own CUDA graphs are replayed inside a call of compiled code, which is the
         step."""
-        original, ends = torch.cuda.CUDAGraph.replay, torch.cuda.CUDAGraph.capture_end
+        original = torch.cuda.CUDAGraph.replay
+        ends = torch.cuda.CUDAGraph.capture_end
 
         def replayed(graph: Any) -> None:
             optimizer = self._in_graphs.get(graph, lambda: None)()
@@ -438,7 +440,8 @@ class StepMarks(Source):
 
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
-            innermost, outermost = next(calls, None), next(calls, None) is None
+            innermost = next(calls, None)
+            outermost = next(calls, None) is None
             if innermost and innermost.f_back and outermost:
                 self._called(module, innermost.f_back)
 

@@ -155,7 +155,8 @@ class Session:
                 f"{self._options.workload} {dead.words}",
                 hint=("a sweep needs a workload that can be loaded"),
             )
-        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self._plan = plan
+        self.strategy = plan.runs[0].strategy
         self.variables = plan.variables | (
             {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if plan.vector_isa_works else {}
         )

@@ -84,9 +84,7 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
             write(m.CellAnswer(times))
 
 
-def steady_us(
-    session: Session, device: torch.device, steps: int, *, step_s: float
-) -> tuple[float, ...]:
+def steady_us(session: Session, device: torch.device, steps: int, *, step_s: float) -> timing.Times:
     """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work.
     A group has fewer if a step, which takes about ``step_s``, is so long that one group would take
     more than half of the time, and more if it would be too short to be timed."""

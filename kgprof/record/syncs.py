@@ -119,7 +119,8 @@ ON_A_CPU = ("cpu", "numpy", "tolist", "to")
 FOLLOWED = 64
 # or these, if they took so much CPU time: following a step of thousands of operators costs as much
 # again as the step
-FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 0.4
+FEWEST_FOLLOWED = 16
+ENOUGH_CPU_S = 0.4
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
@@ -226,7 +227,8 @@ class Syncs(Source):
 
     def _stops(self) -> None:
         """Before the hooks that know it are taken off."""
-        self._listens, self._names_a_device = False, TENSORS.names_a_device
+        self._listens = False
+        self._names_a_device = TENSORS.names_a_device
         if self in SYNC_DEBUG_HOOKS.listening and not SYNC_DEBUG_HOOKS.lacking:
             self.lost = self.lost or _deaf_to_sync_debug()
 

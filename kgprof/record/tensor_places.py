@@ -711,10 +711,8 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Functi
     redispatch = operator.redispatch
     first = operator._schema.arguments[0]
     name = operator._schema.name.removeprefix("aten::")
-    of_a_tensor, of_several = (
-        str(first.type) == "Tensor",
-        len(_tensors_of(operator)) > 1 and name not in TAKE_NO_NUMBERS,
-    )
+    of_a_tensor = str(first.type) == "Tensor"
+    of_several = len(_tensors_of(operator)) > 1 and name not in TAKE_NO_NUMBERS
     if name in TURNED_ROUND and of_several:
         with_numbers = _compared(name)
     else:

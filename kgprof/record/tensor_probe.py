@@ -238,7 +238,7 @@ class TensorProbe(InstalledGraphs):
     @aside
     def _before(
         self, graph: _Graph, call: int, args: Sequence[Any], frame: FrameType | None
-    ) -> list[_Place | None] | None:
+    ) -> _Places | None:
         return graph.before(call, args, frame)
 
     @aside
@@ -247,7 +247,7 @@ class TensorProbe(InstalledGraphs):
         graph: _Graph,
         call: int,
         args: Sequence[Any],
-        before: list[_Place | None],
+        before: _Places,
         result: Any,
     ) -> None:
         self._buffers.ran.update(graph.after(call, args, before, result))
@@ -278,7 +278,8 @@ class TensorProbe(InstalledGraphs):
         if original is None:
             self.unavailable = f"backward graphs: this torch has no {RUN_BACKWARD}"
             return
-        self._thread, calls = threading.get_ident(), self._calls
+        self._thread = threading.get_ident()
+        calls = self._calls
 
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
             graph = self._backward_of(args)
@@ -358,6 +359,7 @@ def _unless_gone(place: _Place | None) -> _Place | None:
     return place
 
 
+_Places = list[_Place | None]  # of what goes into a graph, or comes out
 _Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
 _NO_VERSION = "an inference tensor has no version, so writes to it cannot be observed"
 
@@ -421,7 +423,8 @@ class _Input:
         if place.version is None:
             self.unobservable = _NO_VERSION
         self.watched += 1
-        self.place, self.last = place, place.memory
+        self.place = place
+        self.last = place.memory
 
     def record(self, *, fixed: bool) -> m.Held:
         """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody
@@ -510,9 +513,7 @@ class _Graph:
         self._call = call
         return self._run < RUNS
 
-    def before(
-        self, call: int, args: Sequence[Any], frame: FrameType | None = None
-    ) -> list[_Place | None]:
+    def before(self, call: int, args: Sequence[Any], frame: FrameType | None = None) -> _Places:
         """``frame``: below what called the graph."""
         self.watched += 1
         frame = frame or sys._getframe(1)
@@ -533,9 +534,7 @@ class _Graph:
                 self._made.taken.setdefault(place.storage.cdata, self._compiled.inputs[index].name)
         return places
 
-    def after(
-        self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any
-    ) -> dict[int, int]:
+    def after(self, call: int, args: Sequence[Any], before: _Places, result: Any) -> dict[int, int]:
         """By how much the versions of the storages (as StorageWeakRef names them) that came in rose
         meanwhile."""
         run = self._run

@@ -4,7 +4,7 @@ to."""
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
+from kgprof.record.flags import Variables
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import Lines, as_lines, compilations, write_records
@@ -152,11 +153,10 @@ class CompileSources:
         self._project = project
         self._compiled_calls = CompiledCalls(calls, project)
         self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
-        self._frames, self._graphs = (
-            FrameHook(calls, project),
-            GraphHook(calls, self._compiled_calls.runs),
-        )
-        self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
+        self._frames = FrameHook(calls, project)
+        self._graphs = GraphHook(calls, self._compiled_calls.runs)
+        self._cuda_graphs = CudaGraphLog(calls)
+        self._autotuning = Autotuning(calls)
         self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
         self._earlier = EarlierCode(calls)
         self.sources: tuple[Source, ...] = (
@@ -231,7 +231,7 @@ class CompileSources:
         )
 
 
-def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
+def compilation_switched_off_by(environment: Variables) -> str:
     """``NAME=1`` of the variable that makes torch.compile do nothing, or an empty string."""
     switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
     return next((f"{name}=1" for name in switches if environment.get(name) == "1"), "")
@@ -323,7 +323,8 @@ def _remember_loggers() -> Callable[[], None]:
     from torch._logging import _internal
 
     chosen = _internal.log_state
-    levels, artifacts = dict(chosen.log_qname_to_level), set(chosen.artifact_names)
+    levels = dict(chosen.log_qname_to_level)
+    artifacts = set(chosen.artifact_names)
     registry = _internal.log_registry
     names = [
         *registry.get_log_qnames(),

@@ -120,7 +120,8 @@ class TraceWindow(Source):
             return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
-                self.kind, self.opened_at = kind, self._steps.current
+                self.kind = kind
+                self.opened_at = self._steps.current
                 window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
                 self._profiler = torch_profile(
                     activities=activities(self._device),
@@ -157,7 +158,8 @@ class TraceWindow(Source):
     def _sampled(self) -> None:
         """End the sampling, if there is any."""
         if self._samples is not None:
-            self._host_lines, self._samples = self._samples.stop(), None
+            self._host_lines = self._samples.stop()
+            self._samples = None
 
     def _begin_again(self) -> None:
         self._in_first.close()
@@ -216,7 +218,7 @@ class TraceWindow(Source):
             self._ours = False
         return True
 
-    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> Traced:
+    def _exported(self, profiler: torch_profile, step_us: timing.Times) -> Traced:
         most_bytes = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
         mark = b""
         if not self._ends_at_mark:
@@ -267,7 +269,8 @@ class WholeTrace(TraceWindow):
 
     def close(self, why: str = "", *, for_good: bool = True) -> None:
         """Once; ``why``: the program begins a session of its own."""
-        profiler, self._profiler = self._profiler, None
+        profiler = self._profiler
+        self._profiler = None
         if profiler is None or _elsewhere():
             self.result = self.result or m.Skipped(ELSEWHERE)
             return

@@ -11,6 +11,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 
 Tick = Callable[[], None]
+Step = Callable[[], object]
 
 
 @runtime_checkable

@@ -40,7 +40,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.workloads.protocol import Session, Tick, Workload
+from kgprof.workloads.protocol import Session, Step, Tick, Workload
 
 RANDOM = "kgprof.draws_random_numbers"  # a flag among a result's arrays
 DTYPE = "kgprof.dtype."  # before a name: the torch dtype of an array that numpy has no dtype for
@@ -280,7 +280,7 @@ def _require_step(what: str, strategy: object) -> None:
         pass  # a builtin without a signature: calling it will show
 
 
-def _step(strategy: object) -> Callable[[], object]:
+def _step(strategy: object) -> Step:
     step = getattr(strategy, "step", None)
     return step if callable(step) else strategy  # type: ignore[return-value]
 
@@ -314,14 +314,14 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
 class UserSession:
     """One run of a user's step."""
 
-    def __init__(self, step: Callable[[], object], result: Callable[[], Arrays] | None) -> None:
+    def __init__(self, step: Step, result: Callable[[], Arrays] | None) -> None:
         self._step = self.unwatched = step
         self._result = result
         self._first: object = None
         self._random = False
         # The first call is watched; from then on nothing stands between the clock and the user's
         # function.
-        self.step: Callable[[], object] = self._first_step
+        self.step: Step = self._first_step
 
     def _first_step(self) -> object:
         before = _random_state()
