@@ -96,18 +96,17 @@ class Account(Source):
         optimizers stepped after the last counted step."""
         if self.unavailable:
             return m.Skipped(self.unavailable)
-        kind = self._steps.reported
-        boundaries = self._steps.boundaries(kind)
+        boundaries = self._steps.boundaries()
         inner = [
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
             (Phase.EVALUATION, united(self._evaluations(ended))),
             (Phase.BESIDE_COMPILING, self._beside_compiling(boundaries)),
         ]
-        goes_on = self._steps.after_the_last(kind)
+        goes_on = self._steps.after_the_last()
         outer = [(Phase.REST, (self._began, ended))]
         if boundaries:
-            start, after = self._around(kind, len(boundaries), trains_on, bool(goes_on))
+            start, after = self._around(len(boundaries), trains_on, bool(goes_on))
             last = boundaries[-1]
             outer = [
                 (start, (self._began, boundaries[0])),
@@ -134,11 +133,9 @@ class Account(Source):
             another_kind={each.words: count for each, count in goes_on.items()},
         )
 
-    def _around(
-        self, kind: Kind | None, boundaries: int, trains_on: bool, goes_on: bool
-    ) -> tuple[Phase, Phase]:
+    def _around(self, boundaries: int, trains_on: bool, goes_on: bool) -> tuple[Phase, Phase]:
         """Name what comes before the steps, and what comes after them."""
-        is_ended = kind is Kind.OPTIMIZER
+        is_ended = self._steps.reported is Kind.OPTIMIZER
         start = Phase.START
         if is_ended and boundaries == self._steps.counts[Kind.OPTIMIZER]:
             start = Phase.START_AND_STEP
@@ -168,9 +165,9 @@ class Account(Source):
         in a program without optimizer, which may be in that mode from its first line on. A model
         that is loaded is in it, too, until its training begins; and a generator may be in it while
         its discriminator learns."""
-        if not self._steps.counts[Kind.OPTIMIZER] and not self._steps.of_others_ns:
+        steps = self._steps.of_optimizers_ns()
+        if not steps:
             return []
-        steps = sorted((*self._steps.boundaries(Kind.OPTIMIZER), *self._steps.of_others_ns))
         to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)

@@ -85,7 +85,7 @@ class Rerun:
 
     def _of_eager_code(self, result: Any) -> Any:
         """Nothing, where the program has switched compiling on again."""
-        if self._steps.compiled_in(self._steps.reported):
+        if self._steps.compiled_in():
             return m.Skipped("with compiling switched off, torch compiled all the same")
         return result
 
@@ -97,14 +97,16 @@ class Rerun:
     def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass | m.Skipped:
         """A program that came to its end took a time, whatever is called in it; a step that
         compiles does not count."""
-        kind = self._steps.reported
-        if compiled := len(self._steps.compiled_in(kind)):
+        if compiled := len(self._steps.compiled_in()):
             return m.Skipped(
                 f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
             )
-        began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
+        began = self._began_ns
+        what = "from its first line to its end"
+        if boundaries := self._steps.boundaries():
+            began = boundaries[-1]
+            what = "from its only step on"
         took = (ended_ns - began) / 1e3
-        what = "from its first line to its end" if kind is None else "from its only step on"
         note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
         return m.TimingPass(
             clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,)
@@ -143,8 +145,8 @@ class Clock:
         self._undo.close()
         warmup = self._options.warmup
         kind = self._steps.reported
-        compiled_in = frozenset(self._steps.compiled_in(kind))
-        step_us = between_us(self._steps.boundaries(kind))
+        compiled_in = frozenset(self._steps.compiled_in())
+        step_us = between_us(self._steps.boundaries())
         timed = {
             step: us
             for step, us in enumerate(step_us[: self._options.max_steps])
@@ -157,8 +159,8 @@ class Clock:
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last = max(timed)
         kept = tuple(us for step, us in timed.items() if step >= first)
-        cpu_us = between_us(self._steps.at(kind, self._cpu_ns))
-        loader_us = between_us(self._steps.at(kind, self._loader_ns))
+        cpu_us = between_us(self._steps.at(self._cpu_ns))
+        loader_us = between_us(self._steps.at(self._loader_ns))
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"

@@ -408,7 +408,7 @@ class Capture:
         most TENSORS_BEFORE into the steps whose median the traced ones are set against; behind
         those as in any workload."""
         if self._window.result is None:
-            after_warm_up = self._steps.ended(self._steps.chosen) - self._options.warmup
+            after_warm_up = self._steps.ended() - self._options.warmup
             watches = self._window.opened_at is None and after_warm_up < TENSORS_BEFORE
         else:
             watches = self._tensors_watched < WATCHED_CALLS or call % SAMPLE == 0
@@ -438,7 +438,7 @@ class Capture:
         """With the one that the program's end cut off, where marks begin steps and it was
         watched."""
         begins = self._kind not in (None, Kind.OPTIMIZER)
-        return self._steps.ended(self._kind) + int(begins and not self._stopped)
+        return self._steps.ended() + int(begins and not self._stopped)
 
     def write_now(self) -> None:
         """What there is so far. A write that fails is none of the program's business; the last one
@@ -462,12 +462,12 @@ class Capture:
 
     def _write_each(self, unfinished: bool) -> None:
         place = self._place
-        number = self._steps.numbers(self._kind)
+        number = self._steps.numbers()
         # The steps that ended before the TRACE window; where there is none, what has begun, or the
         # whole program, is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
         call_us = self._ended_us()[:until] or (self._running_us(),)
-        compiled_in = self._steps.compiled_in(self._kind)
+        compiled_in = self._steps.compiled_in()
         warmup = self._options.warmup
         trace = self._window.result
         bare_us = [
@@ -518,7 +518,7 @@ class Capture:
 
     def _running_us(self) -> float:
         """Since the last step began; of a program without steps, since its first line."""
-        boundaries = self._steps.boundaries(self._kind)
+        boundaries = self._steps.boundaries()
         if not boundaries:
             return self._took_us()
         return (self._now_ns() - boundaries[-1]) / 1e3
@@ -532,12 +532,12 @@ class Capture:
         the first."""
         if self._window.opened_at is None:
             return 0
-        first = self._steps.numbers(self._kind)(self._window.opened_at) + 1
+        first = self._steps.numbers()(self._window.opened_at) + 1
         traced = range(first, first + len(trace.step_us))
-        return sum(step in traced for step in self._steps.compiled_in(self._kind))
+        return sum(step in traced for step in self._steps.compiled_in())
 
     def _ended_us(self) -> Times:
-        return between_us(self._steps.boundaries(self._kind))[:CALLS_TIMED]
+        return between_us(self._steps.boundaries())[:CALLS_TIMED]
 
     def _memory_pass(self, number: Numbering) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
@@ -600,7 +600,7 @@ class Capture:
         script = m.ScriptRun(
             step=step,
             steps=self._step_count(),
-            left_out=self._steps.left_out(kind),
+            left_out=self._steps.left_out,
             uncounted=self._uncounted(),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted=counted,
@@ -690,7 +690,7 @@ class Capture:
             also = f" (also seen: {others})" if others else ""
             loop = self._marks.iterations.location if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
-            first = ", from the second on" if self._steps.left_out(kind) else ""
+            first = ", from the second on" if self._steps.left_out else ""
             counted = f"{self._step_count():,} counted{first}{also}"
             yield f"a step is {kind.words}{where}; {counted}"
             if uncounted := self._uncounted():
@@ -711,7 +711,7 @@ class Capture:
             )
             yield f"too few steps for a TRACE; {each}, make a step of every call"
         if self._syncs.followed_until is not None:
-            steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
+            steps = plural(self._steps.numbers()(self._syncs.followed_until), "step")
             yield (
                 "all reads are counted; whether a tensor would be on a GPU was looked up in "
                 f"{steps} and new reads"

@@ -157,14 +157,11 @@ class Steps(CallIndex):
     def reported(self) -> Kind | None:
         """The chosen kind; None where its only mark ends a step of which the beginning is not
         known."""
-        return (
-            None
-            if self.chosen is Kind.OPTIMIZER and not self.ended(Kind.OPTIMIZER)
-            else self.chosen
-        )
+        return self.chosen if self.chosen is not Kind.OPTIMIZER or self.ended() else None
 
-    def numbers(self, kind: Kind | None) -> Numbering:
+    def numbers(self) -> Numbering:
         """From a label to the number of its step, -1 before the first one."""
+        kind = self.reported
         if kind is None:
             return lambda label: m.BEFORE_THE_FIRST
         at = self._at(kind)
@@ -176,24 +173,30 @@ class Steps(CallIndex):
 
         return number
 
-    def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
+    def boundaries(self) -> tuple[int, ...]:
         """When the first step began, and where each later one did; the end of the last only where a
         mark ends steps."""
-        return self.at(kind, self._times)
+        return self.at(self._times)
 
-    def at(self, kind: Kind | None, noted: Sequence[int]) -> tuple[int, ...]:
+    def at(self, noted: Sequence[int]) -> tuple[int, ...]:
         """What was noted at each of these boundaries; ``noted``: at every mark."""
-        return tuple(noted[label] for label in self._labels(kind))
+        kind = self.reported
+        return () if kind is None else tuple(noted[label] for label in self._labels(kind))
 
-    def compiled_in(self, kind: Kind | None) -> tuple[int, ...]:
+    def of_optimizers_ns(self) -> list[int]:
+        """When optimizers stepped, and when the first of these steps began; none without any."""
+        if not self.counts[Kind.OPTIMIZER] and not self.of_others_ns:
+            return []
+        counted = (self._times[label] for label in self._labels(Kind.OPTIMIZER))
+        return sorted((*counted, *self.of_others_ns))
+
+    def compiled_in(self) -> tuple[int, ...]:
         """The steps in which torch compiled something, up to now: what they take is not what a step
         takes."""
-        seen = (*(self._compiled[label] for label in self._labels(kind)), compilations_seen())
+        seen = (*self.at(self._compiled), compilations_seen())
         return tuple(step for step, (before, after) in enumerate(pairwise(seen)) if after > before)
 
-    def _labels(self, kind: Kind | None) -> tuple[int, ...]:
-        if kind is None:
-            return ()
+    def _labels(self, kind: Kind) -> tuple[int, ...]:
         first = self._at(Kind.REGION)[:1] if self._ahead(kind) else []
         return (*first, *self._at(kind))
 
@@ -202,16 +205,17 @@ class Steps(CallIndex):
         kinds = (kind, Kind.ITERATION) if kind is Kind.REGION else (kind,)
         return [label for label, marked in enumerate(self._kinds) if marked in kinds]
 
-    def ended(self, kind: Kind | None) -> int:
+    def ended(self) -> int:
         """How many steps are over."""
+        kind = self.chosen
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
-    def after_the_last(self, kind: Kind | None) -> dict[Kind, int]:
+    def after_the_last(self) -> dict[Kind, int]:
         """Count the marks of each less preferred kind after the last step, if more than between any
         two steps: the program goes on in steps of that kind."""
-        labels = self._labels(kind)
+        kind = self.reported
         found: dict[Kind, int] = {}
-        if kind is None or len(labels) < 2:
+        if kind is None or len(labels := self._labels(kind)) < 2:
             return found
         for other in list(Kind)[kind + 1 :]:
             marks = self._at(other)
@@ -221,10 +225,10 @@ class Steps(CallIndex):
                 found[other] = after
         return found
 
-    def left_out(self, kind: Kind | None) -> int:
+    @property
+    def left_out(self) -> int:
         """How many marks end a step whose beginning is not known."""
-        ends = kind is Kind.OPTIMIZER and self.counts[kind] > 0
-        return 1 - self._ahead(Kind.OPTIMIZER) if ends else 0
+        return 1 - self._ahead(Kind.OPTIMIZER) if self.reported is Kind.OPTIMIZER else 0
 
     @property
     def running(self) -> int | None:

@@ -63,7 +63,7 @@ def test_an_iteration_with_several_calls_is_a_step(
 
     assert steps.chosen is Kind.ITERATION
     assert steps.counts[Kind.ITERATION] == iterations
-    assert steps.ended(Kind.ITERATION) == iterations - 1
+    assert steps.ended() == iterations - 1
     place = marks.iterations.location
     assert place is not None
     assert (
