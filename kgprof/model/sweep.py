@@ -98,7 +98,7 @@ class Minified(Tagged):
     )
 
 
-class Ladder(Tagged):
+class Ladder(Tagged, kw_only=False):
     """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is
     compared."""
 

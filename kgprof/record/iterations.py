@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -33,15 +33,8 @@ NOT_ALWAYS = (
 Position = tuple[int, int]  # line, and column in bytes
 
 
-class Loop(NamedTuple):
-    """A loop statement, and the function that it stands in."""
-
-    code: CodeType
-    line: int
-
-
-# Where a call stands, and whether it is made in every iteration of its loop, and once.
-Place = tuple[Loop, bool]
+# The loop that a call stands in, and whether every iteration of it makes the call, and once.
+Place = tuple[m.SourceLine, bool]
 
 
 def _in_one_call(frame: FrameType, event: str, argument: object) -> None:
@@ -57,7 +50,7 @@ class Iterations:
     def __init__(self, project: ProjectFiles) -> None:
         self._project = project
         self._places: dict[tuple[CodeType, int], Place | None] = {}
-        self.loop: Loop | None = None
+        self.loop: m.SourceLine | None = None
         self._last = -1  # the instruction of the last call in it
         self._is_refused = False
         self.begun = 0
@@ -68,14 +61,6 @@ class Iterations:
     def has_several_calls(self) -> bool:
         """Whether the iterations that are over made more than one call each."""
         return not self._is_refused and self.calls > 1 and self.calls >= 2 * (self.begun - 1)
-
-    @property
-    def location(self) -> m.SourceLine | None:
-        loop = self.loop
-        if loop is None:
-            return None
-        code = loop.code
-        return m.SourceLine(code.co_filename, loop.line, code.co_name)
 
     def begins(self, wrapper: FrameType) -> bool:
         """Whether this call, of the frame of torch's wrapper, is the first of an iteration."""
@@ -136,7 +121,8 @@ def _place(frame: FrameType) -> Place | None:
     call = path[-1]
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         always = always and not hasattr(builtins, call.func.id)  # map() makes several calls
-    return Loop(frame.f_code, loop.lineno), always
+    code = frame.f_code
+    return m.SourceLine(code.co_filename, loop.lineno, code.co_name), always
 
 
 @cache

@@ -97,6 +97,11 @@ class Job(m.Model, kw_only=False):
     collectives: str = ""
 
     @property
+    def compiles_its_run(self) -> bool:
+        """Whether Inductor may be needed."""
+        return self.key is not None and self.key.mode != m.EAGER
+
+    @property
     def is_rerun(self) -> bool:
         """Of a script, which has printed everything before: under one pass that needs a run of its
         own, or none."""
@@ -115,7 +120,7 @@ class Done(m.Model, tag_field="event", tag="done"):
     """Everything asked for is written."""
 
 
-class Failed(m.Model, tag_field="event", tag="failed"):
+class Failed(m.Model, kw_only=False, tag_field="event", tag="failed"):
     """An exception ended the child. ``exit_code`` is set when it was one of kgprof's own errors."""
 
     message: str
@@ -144,15 +149,8 @@ def describe_failure(error: BaseException) -> Failed:
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
         unwritable = isinstance(error, OutputError)
-        code = error.exit_code
-        return Failed(
-            message=error.message,
-            hint=error.hint,
-            traceback=text,
-            exit_code=code,
-            unwritable=unwritable,
-        )
-    return Failed(message=_last_line(error), traceback=text, through=listeners_in(error))
+        return Failed(error.message, error.hint, text, error.exit_code, unwritable=unwritable)
+    return Failed(_last_line(error), traceback=text, through=listeners_in(error))
 
 
 def _of_the_workload(error: BaseException) -> BaseException:
@@ -197,8 +195,11 @@ def not_asked_for(options: m.Options, name: m.PassName) -> str:
     """Why there is no such pass, where the options are the reason; otherwise empty."""
     if options.wants(name):
         return ""
-    return (
-        "only the COMPILE pass was requested"
-        if options.passes == (m.PassName.COMPILE,)
-        else f"{name.upper()} was not requested"
-    )
+    if options.passes == (m.PassName.COMPILE,):
+        return "only the COMPILE pass was requested"
+    return f"{name.upper()} was not requested"
+
+
+def asks_for_child_b(options: m.Options) -> bool:
+    """Whether any pass is wanted that child B makes."""
+    return any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)

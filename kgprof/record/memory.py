@@ -101,17 +101,22 @@ class Peaks:
     def answer(self) -> m.MemoryPeaks:
         device = self._device
         timing.synchronize(device)
-        pools = _graph_pools(device) if self._on_gpu else []
-        return m.MemoryPeaks(
-            allocated_bytes=torch.cuda.max_memory_allocated(device)
-            if self._on_gpu
-            else NOT_ON_A_CPU,
-            reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
+        peaks = m.MemoryPeaks(
+            allocated_bytes=NOT_ON_A_CPU,
+            reserved_bytes=NOT_ON_A_CPU,
             resident_bytes=m.Skipped(self._cannot) if self._cannot else _resident("VmHWM"),
             resident_before_bytes=self._before,
-            graph_pool_bytes=sum(segment["total_size"] for segment in pools)
-            if self._on_gpu
-            else NOT_ON_A_CPU,
+            graph_pool_bytes=NOT_ON_A_CPU,
+            graph_pool_allocated_bytes=0,
+        )
+        if not self._on_gpu:
+            return peaks
+        pools = _graph_pools(device)
+        return replace(
+            peaks,
+            allocated_bytes=torch.cuda.max_memory_allocated(device),
+            reserved_bytes=torch.cuda.max_memory_reserved(device),
+            graph_pool_bytes=sum(segment["total_size"] for segment in pools),
             graph_pool_allocated_bytes=sum(segment["allocated_size"] for segment in pools),
         )
 

@@ -22,7 +22,6 @@ from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, programs
 from kgprof.workloads.protocol import (
-    CountingWorkload,
     StrategyCheckingWorkload,
     WeighedWorkload,
     Workload,
@@ -85,7 +84,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
-        unit=workload.unit if isinstance(workload, CountingWorkload) else m.WorkUnit(),
+        unit=getattr(workload, "unit", m.WorkUnit()),
         alternatives=alternatives_of(workload),
         variables=set_by_it,
     )

@@ -31,7 +31,7 @@ NOT_ALONE = "several ranks share the GPUs, and peak rates need an idle GPU"
 _RANK = re.compile(r"-rank\d+$")
 
 
-class Launch(m.Model):
+class Launch(m.Model, kw_only=False):
     """This process's place among those that one launcher started."""
 
     rank: int
@@ -63,7 +63,7 @@ def launch(environment: Variables) -> Launch | None:
     identity = " ".join(
         [*(environment.get(name, "") for name in told), began.isoformat() if began else ""]
     )
-    return Launch(rank=rank, world_size=size, identity=identity, began=began)
+    return Launch(rank, size, identity, began)
 
 
 def _began(pid: int) -> datetime.datetime | None:

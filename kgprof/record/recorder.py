@@ -37,7 +37,14 @@ from kgprof.reading import layout, recordings
 from kgprof.record import children, flight_recorder, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
-from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
+from kgprof.record.job import (
+    VECTOR_ISA_WORKS,
+    Checkout,
+    Job,
+    Task,
+    asks_for_child_b,
+    not_asked_for,
+)
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
@@ -719,10 +726,7 @@ class Recorder:
         yet: children begin with them.
         """
         options = self.header.options
-        probed = any(
-            options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
-        )
-        last = Task.PROBE if probed else Task.MEASURE
+        last = Task.PROBE if asks_for_child_b(options) else Task.MEASURE
         if options.rounds > 1:
             last = Task.ROUND
         kept = job.task is not last or job.round < options.rounds

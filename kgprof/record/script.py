@@ -610,7 +610,7 @@ class Capture:
             checkpoints=tuple(self._checkpoints.found),
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
-            loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
+            loop=self._marks.iterations.loop if kind is Kind.ITERATION else None,
             account=self._accounted(unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
@@ -688,7 +688,7 @@ class Capture:
             seen = [(self._steps.count(other), other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
-            loop = self._marks.iterations.location if kind is Kind.ITERATION else None
+            loop = self._marks.iterations.loop if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
             first = ", from the second on" if self._steps.left_out else ""
             counted = f"{self._step_count():,} counted{first}{also}"

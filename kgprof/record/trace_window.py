@@ -89,11 +89,7 @@ class TraceWindow(Source):
         self._began_cpu_s = 0.0
         self._ends_at_mark = False  # else the program ended in a step that has begun
         self.enough_after = 0  # steps, where those that were wanted would have been more
-        self._whole: tuple[Traced | None, Kind | None, int | None] = (
-            None,
-            None,
-            None,
-        )
+        self._whole: tuple[Traced | None, Kind | None, int | None] = (None, None, None)
         # closed for good: there is no other window, whatever steps come later
         self._is_last = False
         # listens in the step before those that count, whose time nobody takes
