@@ -27,8 +27,15 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # What stands between a loop and a call that some iteration may leave out, or make several times.
 NOT_ALWAYS = (
-    *(ast.If, ast.IfExp, ast.BoolOp, ast.ExceptHandler, ast.Match),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    ast.If,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.ExceptHandler,
+    ast.Match,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
 )
 Position = tuple[int, int]  # line, and column in bytes
 

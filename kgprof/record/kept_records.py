@@ -28,36 +28,54 @@ TEXTS = {"dynamo_output_graph": m.GRAPH, "inductor_output_code": m.CODE}
 KEPT_RECORDS = frozenset(
     (
         "str",  # file names in stacks are numbers that these explain
-        *("dynamo_start", "create_symbol", "link", SPECIALIZED),
-        *(
-            "compilation_metrics",
-            "bwd_compilation_metrics",
-            "aot_autograd_backward_compilation_metrics",
-        ),
-        *("describe_storage", "describe_tensor", "describe_source"),
+        "dynamo_start",
+        "create_symbol",
+        "link",
+        SPECIALIZED,
+        "compilation_metrics",
+        "bwd_compilation_metrics",
+        "aot_autograd_backward_compilation_metrics",
+        "describe_storage",
+        "describe_tensor",
+        "describe_source",
     )
 )
 KEPT_ARTIFACTS = frozenset(
     (
-        *("dynamo_graph_break_reason", "recompile_reasons"),
-        *("fx_graph_cache_hit", "fx_graph_cache_miss", "fx_graph_cache_bypass"),
-        *("aotautograd_cache_hit", "aotautograd_cache_miss", "aotautograd_cache_bypass"),
-        *("aot_forward_graph_fw_metadata", "cudagraph_skip_reason"),
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aot_forward_graph_fw_metadata",
+        "cudagraph_skip_reason",
     )
 )
 # The spans in chromium_event records that tell the stages of a compilation apart.
 KEPT_SPANS = frozenset(
     (
-        *("dynamo", "entire_frame_compile", "backend_compile", "entire_backward_compile"),
-        *("create_aot_dispatcher_function", "inductor_compile", "_recursive_post_grad_passes"),
-        *("Scheduler.__init__", "code_gen", "GraphLowering.compile_to_fn"),
-        *("async_compile.wait", "async_compile.precompile", "compile_file"),
-        *(
-            "inductor_codecache_torch_key",
-            "CacheBase.get_system.triton_key",
-            "PyCodeCache.load_by_key_path",
-        ),
-        *("AOTAutogradCache.inductor_load", "TritonBundler.collect", "TritonBundler.read_and_emit"),
+        "dynamo",
+        "entire_frame_compile",
+        "backend_compile",
+        "entire_backward_compile",
+        "create_aot_dispatcher_function",
+        "inductor_compile",
+        "_recursive_post_grad_passes",
+        "Scheduler.__init__",
+        "code_gen",
+        "GraphLowering.compile_to_fn",
+        "async_compile.wait",
+        "async_compile.precompile",
+        "compile_file",
+        "inductor_codecache_torch_key",
+        "CacheBase.get_system.triton_key",
+        "PyCodeCache.load_by_key_path",
+        "AOTAutogradCache.inductor_load",
+        "TritonBundler.collect",
+        "TritonBundler.read_and_emit",
     )
 )
 # the names of all of them

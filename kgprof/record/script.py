@@ -417,27 +417,20 @@ class Capture:
 
     def _enough(self, now: float) -> str:
         """Why the recording stops here; empty where it goes on."""
-        chosen = self._steps.chosen
         limit = self._options.max_steps
-        if limit is not None and self._steps.ended(chosen) >= limit:
+        if limit is not None and self._steps.ended() >= limit:
             return f"{plural(limit, 'step')} (--max-steps)"
-        if self._options.duration_s is not None and now - self._began > self._options.duration_s:
-            return f"{self._options.duration_s:g} s (--duration)"
-        return (
-            f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps"
-            if self._steps.full
-            else ""
-        )
-
-    @property
-    def _kind(self) -> Kind | None:
-        """What a step is, as far as is known by now."""
-        return self._steps.reported
+        limit_s = self._options.duration_s
+        if limit_s is not None and now - self._began > limit_s:
+            return f"{limit_s:g} s (--duration)"
+        if self._steps.full:
+            return f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps"
+        return ""
 
     def _step_count(self) -> int:
         """With the one that the program's end cut off, where marks begin steps and it was
         watched."""
-        begins = self._kind not in (None, Kind.OPTIMIZER)
+        begins = self._steps.reported not in (None, Kind.OPTIMIZER)
         return self._steps.ended() + int(begins and not self._stopped)
 
     def write_now(self) -> None:
@@ -510,7 +503,7 @@ class Capture:
             each.callback(write_records)
 
     def _uncounted(self) -> int:
-        return self._marks.uncounted if self._kind is Kind.OPTIMIZER else 0
+        return self._marks.uncounted if self._steps.reported is Kind.OPTIMIZER else 0
 
     def _took_us(self) -> float:
         """Since the program's first line."""
@@ -544,7 +537,7 @@ class Capture:
             return m.Skipped("the MEMORY pass was not requested")
         step_us = self._ended_us()
         steady_from = self._options.warmup
-        if self._kind is None:  # one window, in which all of it happens
+        if self._steps.reported is None:  # one window, in which all of it happens
             step_us = (self._took_us(),)
             steady_from = 0
             number = _the_only_step
@@ -590,7 +583,7 @@ class Capture:
     def _write_script(
         self, bare_us: Sequence[float], trace: Traced | None, unfinished: bool
     ) -> None:
-        kind = self._kind
+        kind = self._steps.reported
         rank = os.environ.get(RANK, "")
         counted = {other.words: self._steps.count(other) for other in Kind}
         step = ""

@@ -65,7 +65,8 @@ class Kind(IntEnum):
     @property
     def words(self) -> str:
         return (
-            *("a call of kgprof.step()", "an optimizer step"),
+            "a call of kgprof.step()",
+            "an optimizer step",
             "an iteration of the loop that calls compiled functions",
             *m.CALLS_AS_STEPS,
         )[self]
