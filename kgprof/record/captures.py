@@ -1,7 +1,6 @@
 """The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what
 came of it."""
 
-import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -69,7 +68,7 @@ class Captures:
         self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion
     ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
-        self._question = replace(question, flags=flags(os.environ))
+        self._question = replace(question, flags=flags())
         self.interrupted = False
 
     def survey(self) -> m.CaptureSurvey:

@@ -3,7 +3,6 @@ them."""
 
 import builtins
 import difflib
-import os
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -93,7 +92,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
 def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     """And the variables that it sets in time for a torch that it imports itself. Here torch is
     imported already."""
-    before = flags(os.environ)
+    before = flags()
     by_then = list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
@@ -105,17 +104,15 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
             and name.partition(".")[0] == "torch"
             and importer not in ("torch", "kgprof")
         ):
-            by_then.append(flags(os.environ))
+            by_then.append(flags())
         return importing(name, *given, **named)
 
     importing = builtins.__import__
     with mock.patch("builtins.__import__", noting):
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-    at_import = (*by_then, flags(os.environ))[0]
+    at_import = (*by_then, flags())[0]
     after = {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
-    after |= {
-        name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)
-    }
+    after |= {name: value for name, value in flags().items() if not name.startswith(NOT_LATER)}
     return workload, {name: value for name, value in after.items() if before.get(name) != value}
 
 
@@ -186,7 +183,7 @@ def _check(lacking: str, name: str, known: Sequence[str]) -> None:
 
 
 def refuse_if_compilation_is_off(runs: Sequence[m.RunKey]) -> None:
-    switched_off_by = compilation_switched_off_by(os.environ)
+    switched_off_by = compilation_switched_off_by()
     compiled = [run.slug for run in runs if run.mode in m.COMPILED_MODES]
     if switched_off_by and compiled:
         raise UsageError(

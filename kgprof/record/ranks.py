@@ -43,7 +43,7 @@ class Launch(m.Model, kw_only=False):
         return output / f"rank{self.rank}"
 
 
-def launch(environment: Variables) -> Launch | None:
+def launch(environment: Variables = os.environ) -> Launch | None:
     """None where there is no launcher, or one process alone. Raises UsageError for a rank that is
     no number."""
     world_size = environment.get("WORLD_SIZE", "")

@@ -179,7 +179,7 @@ def make_plan(
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
         compiles=compiles,
-        flags=flags(os.environ),
+        flags=flags(),
         checkout=checkout,
     )
     caches = Caches(folder=scratch / "caches")
@@ -289,7 +289,7 @@ class Recorder:
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again automatically"
             why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
-        elif ranks.launch(os.environ) is not None:  # they would have to decide alike
+        elif ranks.launch() is not None:  # they would have to decide alike
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         else:
             job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,))
@@ -304,7 +304,7 @@ class Recorder:
     def _trace_program(self, key: m.RunKey, script: m.ScriptRun, took_s: float) -> None:
         """All of a program on a GPU that has no steps, if it is short; nobody asked for this
         rerun."""
-        is_alone = ranks.launch(os.environ) is None and script.work_is_in is None
+        is_alone = ranks.launch() is None and script.work_is_in is None
         if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
             return
         if took_s >= TRACED_WHOLE_BELOW_S:
@@ -453,7 +453,7 @@ class Recorder:
         """A program is run again only where that is safe: it is short, and no rank waits for it."""
         if task is not Task.SCRIPT:
             return ""
-        if ranks.launch(os.environ) is not None:
+        if ranks.launch() is not None:
             return "launched ranks are not run again automatically"
         return _too_long(took_s)
 
@@ -688,7 +688,7 @@ class Recorder:
         return self._scratch.resolve() / "collectives_"
 
     def _is_rank(self, task: Task) -> bool:
-        return task is Task.SCRIPT and ranks.launch(os.environ) is not None
+        return task is Task.SCRIPT and ranks.launch() is not None
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""

@@ -327,7 +327,7 @@ class Capture:
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped("the TRACE pass was not requested")
         self._stack = ExitStack()
-        self._flags = flags(os.environ)
+        self._flags = flags()
         self._began = self._written = time.monotonic()
         self._pause_s = 0.0
         self._writing = False
@@ -728,7 +728,7 @@ class Capture:
                     f"a step of TRACE is {each}, because the first step of the other kind came "
                     "later"
                 )
-        now = flags(os.environ)
+        now = flags()
         if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
             yield (
                 f"the program, or a library of it, set {late} after kgprof imported torch: it "

@@ -25,7 +25,6 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
-from kgprof.record.flags import Variables
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
 from kgprof.record.kept_records import Lines, as_lines, compilations, write_records
@@ -199,7 +198,7 @@ class CompileSources:
 
     def _switched_off_by(self) -> str:
         """What keeps torch.compile from compiling anything; a setting of torch's with its line."""
-        if by := compilation_switched_off_by(os.environ):
+        if by := compilation_switched_off_by():
             return by
         if not torch._dynamo.config.disable or any(compilations(self._trace.kept.records)):
             return ""
@@ -231,10 +230,10 @@ class CompileSources:
         )
 
 
-def compilation_switched_off_by(environment: Variables) -> str:
+def compilation_switched_off_by() -> str:
     """``NAME=1`` of the variable that makes torch.compile do nothing, or an empty string."""
     switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
-    return next((f"{name}=1" for name in switches if environment.get(name) == "1"), "")
+    return next((f"{name}=1" for name in switches if os.environ.get(name) == "1"), "")
 
 
 class StructuredTrace(Source):

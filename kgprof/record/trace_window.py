@@ -6,7 +6,6 @@ window closes before the program's own session begins. It sees one thread, and u
 main one it ends the process by SIGSEGV.
 """
 
-import os
 import threading
 import time
 import warnings
@@ -143,7 +142,7 @@ class TraceWindow(Source):
             self._tell(self._profiler.step)
 
     def _has_enough(self) -> bool:
-        if ranks.launch(os.environ) is not None:
+        if ranks.launch() is not None:
             return False  # ranks that end at different steps wait for each other's exports
         steps = len(self._times) - 1
         if steps < FEWEST_STEPS or time.process_time() - self._began_cpu_s < ENOUGH_CPU_S:
