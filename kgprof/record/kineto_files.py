@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import kineto, layout, timeline
@@ -49,20 +51,16 @@ _RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
 _GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")
 
 
-class Found(m.Model):
+class Found(m.Model, kw_only=False):
     """One readable trace, and what the header of the Recording needs of it."""
 
     path: Path
     within: Path | None  # the folder that was named, for a file that was not
     head: Mapping[str, Any]  # what the file says before its events
-    size_bytes: int
-    against: bool
+    file: m.TraceFile  # whose rank is the trace's, or else its name's
     on_device: bool
     traced: m.TracePass | m.Skipped  # a trace holds an operator, a kernel, a copy or a fill
-    world_size: int | None
-    rank: int | None  # as the trace says, else as its name does
     rank_in_trace: bool
-    backend: str
 
 
 def _number(value: Any) -> int | None:
@@ -142,7 +140,7 @@ def read_files(
             raise InputError(
                 f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused]
             )
-        every += sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
+        every += sorted(found, key=_by_rank)
     return tuple(every), tuple(unread)
 
 
@@ -170,21 +168,26 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
         )
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    rank = _number(distributed.get("rank"))
+    rank = in_trace = _number(distributed.get("rank"))
     named = _RANK_IN_NAME.search(file.name)
-    return Found(
-        path=file,
-        within=within,
-        head=head,
+    if rank is None and named:
+        rank = int(named[1])
+    stem = file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+    name = f"rank{rank}" if rank is not None else stem or file.name
+    described = m.TraceFile(
+        key=m.RunKey(f"against-{name}" if against else name, m.AS_IS),
+        file=str(file),
         size_bytes=size_bytes,
-        against=against,
-        on_device=on_device,
-        traced=traced,
+        rank=rank,
         world_size=_number(distributed.get("world_size")),
-        rank=int(named[1]) if rank is None and named else rank,
-        rank_in_trace=rank is not None,
         backend=str(distributed.get("backend") or ""),
+        against=against,
     )
+    return Found(file, within, head, described, on_device, traced, in_trace is not None)
+
+
+def _by_rank(one: Found) -> tuple[bool, int, str]:
+    return one.file.rank is None, one.file.rank or 0, one.file.file
 
 
 # ---------------------------------------------------------------- the Recording
@@ -205,19 +208,10 @@ def record_files(
     written.
     """
     found, unread = read_files(paths, against, progress)
-    keys = foreign.run_keys(map(_name, found), "file", 2)
+    keys = foreign.run_keys((one.file.key.strategy for one in found), "file", 2)
     files = tuple(
-        m.TraceFile(
-            key=key,
-            file=str(one.path),
-            size_bytes=one.size_bytes,
-            rank=one.rank,
-            world_size=one.world_size,
-            backend=one.backend,
-            against=one.against,
-            notes=(*_notes(one, found), *(unread if one is found[0] else ())),
-        )
-        for one, key in zip(found, keys, strict=True)
+        replace(one.file, key=key, notes=(*_notes(one, found), *(() if number else unread)))
+        for number, (one, key) in enumerate(zip(found, keys, strict=True))
     )
     properties = [one.head.get("deviceProperties") for one in found]
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
@@ -242,27 +236,18 @@ def record_files(
     return folder, unread
 
 
-def _name(one: Found) -> str:
-    """``rank0``, or the file's own name."""
-    stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-    name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
-    return f"against-{name}" if one.against else name
-
-
 def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
-    side = [other for other in every if other.against == one.against]
+    side = [other.file for other in every if other.file.against == one.file.against]
+    rank = one.file.rank
     if one.head.get("with_stack"):
         yield "recorded with stacks (with_stack), which slows down everything on the CPU"
-    if one.rank is not None and not one.rank_in_trace:
+    if rank is not None and not one.rank_in_trace:
         yield "the trace does not name its rank (distributedInfo), so the file name decides"
-    if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
-        yield (
-            f"{same} files are of rank {one.rank}: all are shown, but ranks are compared "
-            "by the first"
-        )
-    if (size := one.world_size) is None:
+    if rank is not None and (same := sum(other.rank == rank for other in side)) > 1:
+        yield f"{same} files are of rank {rank}: all are shown, but ranks are compared by the first"
+    if (size := one.file.world_size) is None:
         return
-    if one is side[0] and (
+    if one.file is side[0] and (
         lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})
     ):
         shown = ", ".join(map(str, lacking[:8])) + (", ..." if len(lacking) > 8 else "")

@@ -193,6 +193,8 @@ class Session:
         self._tried: dict[str, Any] = (
             {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
         )
+        # A script's cold run is under the listeners of COMPILE, and gives no steady time.
+        self._warm_turns = turns if self._is_program else turns - 1
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
         device = self.question.device
@@ -204,9 +206,7 @@ class Session:
             for cell in cells
         }
         self._cells |= {
-            cell: found
-            for cell, found in done.items()
-            if found.failed or self._turned(found, turns)
+            cell: found for cell, found in done.items() if found.failed or self._turned(found)
         }
         return tuple(self._cells.values())
 
@@ -214,12 +214,8 @@ class Session:
         why = recorder.lacks_compiler(self._plan, cell.mode)
         return f"no C++ compiler: {why}" if why and cell.backend == m.INDUCTOR else ""
 
-    def _turned(self, found: m.CellResult, turns: int) -> bool:
-        return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
-
-    def _warm_turns(self, turns: int) -> int:
-        """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
-        return turns if self._is_program else turns - 1
+    def _turned(self, found: m.CellResult) -> bool:
+        return bool(found.processes) and found.started(cold=False) >= self._warm_turns
 
     def sweep(self) -> m.Sweep:
         """As far as it has come."""
@@ -234,26 +230,25 @@ class Session:
             **self._tried,
         )
 
-    def planned_s(self, turns: int, repeats: int) -> float:
+    def planned_s(self, repeats: int) -> float:
         """Seconds of what has not been measured yet, as a guess."""
         seconds = 0.0
         for cell, found in self._cells.items():
             if not found.not_run or found.processes:
                 cold = max(0, max(1, repeats) - found.started(cold=True))
-                warm = max(0, self._warm_turns(turns) - found.started(cold=False))
+                warm = max(0, self._warm_turns - found.started(cold=False))
                 seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
         return seconds
 
     def run(
         self,
         *,
-        turns: int,
         repeats: int,
         minutes: float,
         ahead: Callable[[m.Sweep], Sequence[m.Cell]],
     ) -> m.Sweep:
-        """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those
-        ``ahead`` only."""
+        """As many processes of each cell as ``begin`` was told; then cold starts up to ``repeats``
+        of each, or of those ``ahead`` only."""
         self._ends = self._began + 60 * minutes
         alive = [
             cell for cell, found in self._cells.items() if not found.not_run or found.processes
@@ -263,7 +258,7 @@ class Session:
             for _ in range(2):
                 for cell in alive:
                     if not self._cells[cell].processes and (
-                        self._has_room(cell, turns) or self._left_out(cell)
+                        self._has_room(cell) or self._left_out(cell)
                     ):
                         self._one(cell, cold=True)
                     started = (
@@ -272,12 +267,8 @@ class Session:
                     # nor will another cell compile anything
                     if started and not any(each.frames for each in started):
                         return self.sweep()
-                self._in_turn(
-                    self._affordable(self._begun(turns), turns),
-                    range(self._warm_turns(turns)),
-                    cold=False,
-                )
-            alive = [cell for cell in alive if self._turned(self._cells[cell], turns)]
+                self._in_turn(self._affordable(), range(self._warm_turns), cold=False)
+            alive = [cell for cell in alive if self._turned(self._cells[cell])]
             chosen = (
                 alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
             )
@@ -292,26 +283,25 @@ class Session:
             if not found.failed and found.started(cold=cold) <= number:
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
-    def _begun(self, turns: int) -> list[m.Cell]:
+    def _begun(self) -> list[m.Cell]:
         cells = self._cells.items()
         return [
             cell
             for cell, found in cells
-            if found.processes and not (found.failed or self._turned(found, turns))
+            if found.processes and not (found.failed or self._turned(found))
         ]
 
-    def _has_room(self, cell: m.Cell, turns: int) -> bool:
+    def _has_room(self, cell: m.Cell) -> bool:
         """All turns of this cell too, beside those that are left of the cells before it: a few
         cells that are judged are worth more than many that are not."""
-        warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(turns), cell))
-        ends = (
-            time.monotonic() + self._warm_turns(turns) * warm_s + self._expected_s(cell, cold=True)
-        )
+        warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(), cell))
+        ends = time.monotonic() + self._warm_turns * warm_s + self._expected_s(cell, cold=True)
         return not cell.compiles or ends <= self._ends
 
-    def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:
+    def _affordable(self) -> list[m.Cell]:
         """The fastest cells whose further turns end in time, and eager in any case; the others say
         that they wait."""
+        alive = self._begun()
 
         def step_us(cell: m.Cell) -> float:
             return min(
@@ -321,7 +311,7 @@ class Session:
         left_s = self._ends - time.monotonic()
         kept = list[m.Cell]()
         for cell in sorted(alive, key=lambda cell: (cell.compiles, step_us(cell))):
-            left_s -= self._warm_turns(turns) * self._expected_s(cell, cold=False)
+            left_s -= self._warm_turns * self._expected_s(cell, cold=False)
             if left_s > 0 or not cell.compiles:
                 kept.append(cell)
         return [cell for cell in alive if cell in kept or self._left_out(cell)]

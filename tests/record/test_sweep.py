@@ -98,7 +98,7 @@ def test_what_runs_in_a_sweep_need_not_try_the_vector_instructions_again(
 
 
 def swept(session: Session, minutes: float = 60.0, repeats: int = 1) -> m.Sweep:
-    return session.run(turns=3, repeats=repeats, minutes=minutes, ahead=lambda sweep: [DEFAULT])
+    return session.run(repeats=repeats, minutes=minutes, ahead=lambda sweep: [DEFAULT])
 
 
 def test_the_processes_of_the_cells_take_turns_and_the_first_of_each_is_cold(
