@@ -86,8 +86,35 @@ class FrameHook(Source):
         return offered
 
     @aside
-    def _wraps(self, frame: FrameType) -> Fields:
-        return _wrapped(frame)
+    def _wraps(self, frame: Any) -> Fields:
+        """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads
+        types and code objects only: the program's own ``__getattr__`` could raise."""
+        code = frame.f_code
+        if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
+            return {}
+        called = frame.f_locals.get("fn")
+        is_partial = isinstance(called, functools.partial)
+        function = (
+            called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
+        )
+        is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
+        function = function.__func__ if isinstance(function, MethodType) else function
+        if not isinstance(function, FunctionType):
+            return {"wraps": type(called).__qualname__}
+        name = (
+            function.__qualname__ if called is function or is_partial else type(called).__qualname__
+        )
+        # a decorator such as torch.no_grad() passes on what it is given
+        below = function.__dict__.get("__wrapped__")
+        if not function.__code__.co_argcount and isinstance(below, FunctionType):
+            function = below
+        # self, or what the partial brings along
+        given = len(called.args) if is_partial else int(is_method)
+        arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
+        return {
+            "wraps": f"functools.partial of {name}" if is_partial else name,
+            "arguments": arguments,
+        }
 
     @aside
     def _refused(self, code: CodeType, error: Exception, wrapped: Fields) -> None:
@@ -151,14 +178,12 @@ class FrameHook(Source):
                 outcome=outcome,
                 text=text[:TEXT],
                 qualified=code.co_qualname if code.co_qualname != code.co_name else "",
-                on_stack=sum(map(_is_on_stack, code.co_varnames[: code.co_argcount])),
+                on_stack=sum(
+                    name.startswith(m.ON_STACK) for name in code.co_varnames[: code.co_argcount]
+                ),
                 **fields,
             )
         )
-
-
-def _is_on_stack(name: str) -> bool:
-    return name.startswith(m.ON_STACK)
 
 
 class _Counts:
@@ -175,32 +200,6 @@ class _Counts:
         for text, times in self.counters.get(_UNIMPLEMENTED, {}).items():
             if times > self._refused.get(text, 0):
                 yield str(text)
-
-
-def _wrapped(frame: Any) -> dict[str, Any]:
-    """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads types
-    and code objects only: the program's own ``__getattr__`` could raise."""
-    code = frame.f_code
-    if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
-        return {}
-    called = frame.f_locals.get("fn")
-    is_partial = isinstance(called, functools.partial)
-    function = (
-        called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
-    )
-    is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
-    function = function.__func__ if isinstance(function, MethodType) else function
-    if not isinstance(function, FunctionType):
-        return {"wraps": type(called).__qualname__}
-    name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
-    # a decorator such as torch.no_grad() passes on what it is given
-    below = function.__dict__.get("__wrapped__")
-    if not function.__code__.co_argcount and isinstance(below, FunctionType):
-        function = below
-    # self, or what the partial brings along
-    given = len(called.args) if is_partial else int(is_method)
-    arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
-    return {"wraps": f"functools.partial of {name}" if is_partial else name, "arguments": arguments}
 
 
 def _why_skipped(code: CodeType, before: _Counts) -> str:

@@ -366,13 +366,11 @@ class StepMarks(Source):
                 # above it be.
                 wrapper = sys._getframe(1)
                 if all(above.f_code is not wrapper.f_code for above in upwards(wrapper.f_back)):
-                    self._entered(wrapper)
+                    begins = self._begins_iteration(wrapper)
+                    self._steps.mark(Kind.ITERATION if begins else Kind.REGION)
             return original(callback)
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
-
-    def _entered(self, wrapper: FrameType) -> None:
-        self._steps.mark(Kind.ITERATION if self._begins_iteration(wrapper) else Kind.REGION)
 
     @aside
     def _begins_iteration(self, wrapper: FrameType) -> bool:
@@ -414,13 +412,10 @@ class StepMarks(Source):
     @aside
     def _called(self, module: torch.nn.Module, caller: FrameType) -> None:
         """A transform of one picture and a loss are modules too; they hold no tensors."""
-        if next(chain(module.parameters(), module.buffers()), None) is not None:
-            self._note_caller(caller)
-            self._steps.mark(Kind.MODULE)
-
-    def _note_caller(self, caller: FrameType) -> None:
-        """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is
-        a part of one."""
+        if next(chain(module.parameters(), module.buffers()), None) is None:
+            return
+        # by the name under which it calls the module: ``net``, ``self.model``; that of a layer is
+        # a part of one
         key = caller.f_code, caller.f_lasti
         if key not in self._names:
             self._names[key] = ""
@@ -434,6 +429,7 @@ class StepMarks(Source):
                     ):
                         self._names[key] = ast.unparse(call.func)
         self.callers[caller.f_code.co_filename, self._names[key]] += 1
+        self._steps.mark(Kind.MODULE)
 
     def _watch_modules(self, undo: ExitStack) -> None:
         """By a hook on all modules. torch.compile warns about one and would compile it too, so it

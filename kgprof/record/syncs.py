@@ -596,9 +596,8 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Functio
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-        own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(
-            tensor
-        )
+        is_outermost = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth
+        own = is_outermost and not answer(tensor, _gives_way)
         seen = see("dispatch", op, device_type(tensor), tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
@@ -781,13 +780,9 @@ def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
     return comes_from_one or node.target is torch.scalar_tensor
 
 
-def _is_wrapped_number(tensor: torch.Tensor) -> bool:
-    """A Python number that torch made a tensor of gives way to any other of its kind in type
-    promotion."""
-    return bool(answer(tensor, _gives_way))
-
-
 def _gives_way(tensor: torch.Tensor) -> bool:
+    """As a Python number that torch made a tensor of does, to any other of its kind in type
+    promotion."""
     if tensor.dim() or tensor.device.type != "cpu":
         return False
     narrow = {
