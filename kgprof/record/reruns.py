@@ -68,8 +68,11 @@ class Rerun:
             if isinstance(result, m.TimingPass):
                 result = replace(result, account=self._accounted())
             if self._runs_eagerly:
-                file = self._place.folder / layout.EAGER_TIMES
-                store.write_json(file, self._of_eager_code(result))
+                # the program may have switched compiling on again
+                if self._steps.compiled_in():
+                    why = "with compiling switched off, torch compiled all the same"
+                    result = m.Skipped(why)
+                store.write_json(self._place.folder / layout.EAGER_TIMES, result)
             else:
                 self._place.write(self._name, result)
         if self._steps.fault is not None:
@@ -82,12 +85,6 @@ class Rerun:
         return self._account.answer(
             ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
         )
-
-    def _of_eager_code(self, result: Any) -> Any:
-        """Nothing, where the program has switched compiling on again."""
-        if self._steps.compiled_in():
-            return m.Skipped("with compiling switched off, torch compiled all the same")
-        return result
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of

@@ -229,7 +229,8 @@ class TensorPlaces:
         self.idle: Callable[[], bool] = lambda: False
         self.names_a_device = False
         self.rest = False  # then no operator is hooked for what its result is derived from
-        self._hook_again: Callable[[], object] = lambda: None
+        # puts other hooks of operators into the dispatcher
+        self.hook_again: Callable[[], object] = lambda: None
         # by address, which StorageWeakRef keeps taken
         self._storages: dict[int, tuple[Any, str]] = {}
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
@@ -240,11 +241,7 @@ class TensorPlaces:
     def rests(self, rests: bool) -> None:
         if rests != self.rest:
             self.rest = rests
-            self._hook_again()
-
-    def hooked_by(self, again: Callable[[], object]) -> None:
-        """``again`` puts other hooks of operators into the dispatcher."""
-        self._hook_again = again
+            self.hook_again()
 
     def of(self, tensor: torch.Tensor) -> str:
         """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
@@ -663,7 +660,7 @@ def _between_compilations(
             callback_handler.remove_end_callback(stand)
 
     undo.callback(forget)
-    places.hooked_by(again)
+    places.hook_again = again
     replace(FakeTensorMode, "__enter__", entered, undo)
     replace(FakeTensorMode, "__exit__", left, undo)
     stand()
