@@ -85,7 +85,7 @@ class Reproduction(Tagged):
     output: str
 
 
-class Minified(Tagged):
+class Minified(Tagged, kw_only=False):
     """The smallest captured graph that still differs, saved as a script."""
 
     script: str  # its name, beside the sheet

@@ -18,7 +18,6 @@ from kgprof.record.native_stacks import native_stacks
 
 CAPTURE, CALL, CALLABLES = m.CaptureWay.CAPTURE, m.CaptureWay.CALL, m.CaptureWay.CALLABLES
 SURVEY, MEASURE = (f"kgprof.record.capture_cases:{name}" for name in ("survey", "measure"))
-Stacks = list[str | m.Skipped]  # native ones, of a child that has no time left
 _STACK_CHARS = 12_000  # of a child's log, which ends with its stacks
 
 
@@ -102,38 +101,35 @@ class Captures:
                 continue
             key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
-            native: Stacks = []
             question = replace(self._question, case=case)
             # What compiles inside a capture must find nothing compiled, not on disk either: a cache
             # hit runs none of what fails there. Where it compiles before the capture, the caches of
             # the case before it do.
             cold = case.mode != m.EAGER and (case.warmups == 0 or case.new_shape)
-            trial = self._ask(MEASURE, question, cold=cold, native=native)
+            trial = self._ask(MEASURE, question, cold=cold)
             if trial.interrupted:
                 self.interrupted = True
                 return
-            yield _result(case, trial, native)
+            yield _result(case, trial, self._native)
 
-    def _ask(
-        self,
-        function: str,
-        question: m.CaptureQuestion,
-        *,
-        cold: bool,
-        native: Stacks | None = None,
-    ) -> trials.Trial:
+    def _ask(self, function: str, question: m.CaptureQuestion, *, cold: bool) -> trials.Trial:
         folder = self._scratch / (f"caches-{question.case.name}" if cold else "caches")
+        self._native: str | m.Skipped = m.Skipped("the process exited")
         return trials.run(
             function,
             question,
             options=self._options,
             scratch=self._scratch,
             caches=Caches(folder=folder, kept=not cold),
-            on_timeout=lambda pid: None if native is None else native.append(native_stacks(pid)),
+            on_timeout=self._look_at,
         )
 
+    def _look_at(self, pid: int) -> None:
+        """A child that has no time left."""
+        self._native = native_stacks(pid)
 
-def _result(case: m.CaptureCase, trial: trials.Trial, native: Stacks) -> m.CaptureResult:
+
+def _result(case: m.CaptureCase, trial: trials.Trial, native: str | m.Skipped) -> m.CaptureResult:
     """The child's answer if it ended well; else how it ended, also if it had an outcome and was
     timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
@@ -148,7 +144,7 @@ def _result(case: m.CaptureCase, trial: trials.Trial, native: Stacks) -> m.Captu
             outcome=m.CaptureOutcome.HUNG,
             why=f"{trial.exit.message} (phase: {phase})",
             stacks=trial.log[-_STACK_CHARS:],
-            native_stacks=native[0] if native else m.Skipped("the process exited"),
+            native_stacks=native,
         )
     why = f"the process ended in phase {phase}: {trial.exit.words}"
     if phase == "load":

@@ -194,14 +194,7 @@ def reduce(question_json: bytes, options: m.Options, write: Write) -> None:
             save(script, title, smaller, list(left), settings)
             targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
             names = tuple(getattr(each, "__name__", str(each)) for each in targets)
-            minified = m.Minified(
-                script=str(script),
-                operators=names,
-                nodes_before=before,
-                attempts=attempts,
-                finished=finished,
-            )
-            write(minified)
+            write(m.Minified(str(script), names, before, attempts, finished))
 
         keep(graph, inputs)
         smaller, left = minifier(graph, inputs, differs, keep)

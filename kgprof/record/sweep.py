@@ -352,8 +352,12 @@ class Session:
         if cold and number > 1:  # the others' caches stay as the first process left them
             name = "caches-cold"
         caches = self.caches(name, kept=not cold or number == 1)
+        mode = cell.mode if cell.mode in self.modes else m.AS_IS
+        device = self.question.device
+        steady = not cold or number == 1
+        question = m.CellQuestion(cell, self.strategy, mode, device, cold, steady, last)
         asked = self._program_process if self._is_program else self._process
-        ended, measured, log, interrupted = asked(cell, caches, number, cold, last)
+        ended, measured, log, interrupted = asked(question, caches, number)
         self._took_s[cell, cold] = time.monotonic() - began
         if ended.outcome is m.Outcome.TIMED_OUT and time.monotonic() >= self.until:
             if not cold or not found.processes:
@@ -366,13 +370,7 @@ class Session:
         self._cells[cell] = replace(found, processes=(*found.processes, process), not_run="")
         self._write(self.sweep())
 
-    def _process(
-        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
-    ) -> Process:
-        mode = cell.mode if cell.mode in self.modes else m.AS_IS
-        device = self.question.device
-        steady = not cold or number == 1
-        question = m.CellQuestion(cell, self.strategy, mode, device, cold, steady, last)
+    def _process(self, question: m.CellQuestion, caches: children.Caches, number: int) -> Process:
         trial = trials.run(
             "kgprof.record.sweep_cell:measure",
             question,
@@ -391,10 +389,12 @@ class Session:
         return ended, measured, trial.log, trial.interrupted
 
     def _program_process(
-        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
+        self, question: m.CellQuestion, caches: children.Caches, number: int
     ) -> Process:
         """A cold one under the listeners of COMPILE, for its start and the stages; the others under
         a clock alone."""
+        cell = question.cell
+        cold = question.cold
         passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
         args = (*self._options.workload_args, *cell.size)
         limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
