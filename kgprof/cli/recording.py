@@ -95,7 +95,7 @@ def run_here(
     For a script this process may be one of torchrun's ranks.
     """
     is_program = programs.is_program(options.workload)
-    launched = ranks.launch(os.environ) if is_program else None
+    launched = ranks.launch() if is_program else None
     output = context.output
     if output is None:
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)

@@ -93,7 +93,6 @@ def swept(
             announce(session, cells, turns, repeats, minutes, climbs(ladder, asked.workload))
         session.until, within = ends, minutes * (1 - LADDER_SHARE * climbs(ladder, asked.workload))
         found = session.run(
-            turns=turns,
             repeats=repeats,
             minutes=within,
             ahead=lambda sweep: ahead(sweep, executions),
@@ -222,7 +221,7 @@ def announce(
     """The plan, before anything is measured."""
     left = [each for each in cells if not each.not_run]
     kept = sum(bool(each.processes) for each in cells)
-    guess = (session.planned_s(turns, repeats) + LADDER_GUESS_S * ladder) / 60
+    guess = (session.planned_s(repeats) + LADDER_GUESS_S * ladder) / 60
     over = "; what does not fit is left out" if guess > minutes else ""
     inform(
         f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in "

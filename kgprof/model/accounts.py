@@ -29,7 +29,7 @@ class RunPhase(StrEnum):
     REST = "the rest"  # of a program without steps
 
 
-class RunPhaseTime(Model):
+class RunPhaseTime(Model, kw_only=False):
     phase: RunPhase
     us: Amount
     share: Amount  # of the run, 0..1

@@ -155,7 +155,7 @@ class CaptureQuestion(Model):
     flags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class CaptureSurvey(Model):
+class CaptureSurvey(Model, kw_only=False):
     """The machine, and whether it can run anything; asked before the first case."""
 
     environment: Environment
@@ -163,7 +163,7 @@ class CaptureSurvey(Model):
     unavailable: str = ""  # why no case can run here
 
 
-class CaptureResult(Model):
+class CaptureResult(Model, kw_only=False):
     case: CaptureCase
     name: str
     outcome: CaptureOutcome

@@ -6,14 +6,14 @@ from kgprof.model.compile_records import SourceLine
 from kgprof.model.structs import Model
 
 
-class CollectiveCall(Model):
+class CollectiveCall(Model, kw_only=False):
     operation: str  # "all_reduce"
     sizes: tuple[tuple[int, ...], ...]  # of its inputs
     # the Python stack that called it, innermost first, without torch's own lines
     frames: tuple[SourceLine, ...] = ()
 
 
-class CollectiveOrder(Model):
+class CollectiveOrder(Model, kw_only=False):
     """The collectives that one rank began, in its order, as torch's flight recorder kept them."""
 
     rank: int

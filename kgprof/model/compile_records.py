@@ -12,7 +12,7 @@ from kgprof.model.structs import Model, Skipped, Tagged
 CALLS_NOT_COUNTED = "this Recording does not count the calls of compiled functions"
 
 
-class TraceRecord(Model):
+class TraceRecord(Model, kw_only=False):
     """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":,
     "payload":}``."""
 
@@ -21,7 +21,7 @@ class TraceRecord(Model):
     call: int = -1
 
 
-class SourceLine(Model):
+class SourceLine(Model, kw_only=False):
     """A line of the program or of a library."""
 
     file: str
@@ -72,7 +72,7 @@ class OfferedFrame(Model):
     on_stack: int = 0
 
 
-class LineOperators(Model):
+class LineOperators(Model, kw_only=False):
     """A line of a large graph, in any of the frames that Dynamo inlined there."""
 
     file: str
@@ -168,7 +168,7 @@ class CompiledCalls(Tagged):
 DYNAMO_RESET = "kgprof_dynamo_reset"
 
 
-class CompiledText(Model):
+class CompiledText(Model, kw_only=False):
     """What torch made of one compilation, as it logged it. Line: ``{"text": {...}}``."""
 
     compile_id: str
@@ -192,7 +192,7 @@ class LogLine(Model):
     compile_id: str = ""  # of the compilation that was going on
 
 
-class TimedChoice(Model):
+class TimedChoice(Model, kw_only=False):
     """A configuration of a kernel, and what torch's own benchmark took for one launch of it."""
 
     name: str  # in torch's words: "triton_mm_7 ACC_TYPE='tl.float32', BLOCK_K=64, ...", "mm"
@@ -361,7 +361,7 @@ class CompiledKernels(Tagged):
     kernels: tuple[CompiledKernel, ...]
 
 
-class RegistryEntry(Model):
+class RegistryEntry(Model, kw_only=False):
     """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's
     placeholders."""
 

@@ -489,7 +489,7 @@ class HostBreakdown(Tagged, tag="hostfunctions"):
     rows_left_out: int
 
 
-class HolisticCall(Model):
+class HolisticCall(Model, kw_only=False):
     """One call of HTA's. ``outcome``: ok, empty, raised, not called."""
 
     name: str

@@ -13,7 +13,7 @@ is known.
 from kgprof.model.structs import Model, Tagged
 
 
-class Frame(Model):
+class Frame(Model, kw_only=False):
     """One Python frame above a read."""
 
     file: str
@@ -57,7 +57,7 @@ class SyncRecords(Tagged, tag="syncs"):
     names_a_device: bool = False  # on a CPU: the program says somewhere where its tensors lie
 
 
-class GraphTensor(Model):
+class GraphTensor(Model, kw_only=False):
     """A tensor of a CUDA graph that the program recorded: read by its replays though freed or
     rebound, or kept."""
 
@@ -122,14 +122,14 @@ class Held(Model):
     unobservable: str = ""  # why its version could not be read
 
 
-class GraphInput(Model):
+class GraphInput(Model, kw_only=False):
     name: str  # Dynamo's source: "L['x']"
     # "parameter" or "fixed": Dynamo told the backend that its address never changes
     static: str = ""
     held: tuple[Held, ...] = ()
 
 
-class InPlace(Model):
+class InPlace(Model, kw_only=False):
     """One operator of the captured graph that writes into an input or a view of it."""
 
     input: int
@@ -137,7 +137,7 @@ class InPlace(Model):
     frames: tuple[Frame, ...] = ()  # of the user's program, innermost first
 
 
-class Overlap(Model):
+class Overlap(Model, kw_only=False):
     """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for
     the reader to say."""
 
@@ -150,7 +150,7 @@ class Overlap(Model):
     first_call: int
 
 
-class HeldOutput(Model):
+class HeldOutput(Model, kw_only=False):
     """An output that was still alive when the call after its own had ended."""
 
     output: int

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     NOT_STARTED = "not started"  # a round
 
 
-class Failure(Model):
+class Failure(Model, kw_only=False):
     """What a program itself raised, and in which of its lines."""
 
     error: str  # "ValueError: shape mismatch"

@@ -36,7 +36,7 @@ from kgprof.model.structs import Location, Model, Skipped, Tagged
 from kgprof.wording import plural
 
 
-class StrategyPlan(Model):
+class StrategyPlan(Model, kw_only=False):
     """A strategy that the workload offers, and the modes it can run in."""
 
     name: str
@@ -62,7 +62,7 @@ class WorkUnit(Model):
         return f"{self.plural}/s"
 
 
-class Alternative(Model):
+class Alternative(Model, kw_only=False):
     """Two strategies of a workload that do the same work: one behind a read of its predicate, the
     other always."""
 
@@ -309,7 +309,7 @@ class RunRecord(Model):
         return self.further.get(name, Skipped(f"this Recording has no {name.upper()} pass"))
 
 
-class StartQuestion(Model):
+class StartQuestion(Model, kw_only=False):
     """One first call in a fresh process, before which it loads ``artifacts``, or after which it
     packs them there."""
 
@@ -319,7 +319,7 @@ class StartQuestion(Model):
     load: bool
 
 
-class Start(Model):
+class Start(Model, kw_only=False):
     first_call_s: float  # wall time up to the end of the device's work
     load_s: float  # of unpacking the artefacts before it; 0 where none were loaded
     graphs_from_cache: int  # of Inductor's, as torch counts them

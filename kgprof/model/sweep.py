@@ -85,7 +85,7 @@ class Reproduction(Tagged):
     output: str
 
 
-class Minified(Tagged):
+class Minified(Tagged, kw_only=False):
     """The smallest captured graph that still differs, saved as a script."""
 
     script: str  # its name, beside the sheet
@@ -98,7 +98,7 @@ class Minified(Tagged):
     )
 
 
-class Ladder(Tagged):
+class Ladder(Tagged, kw_only=False):
     """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is
     compared."""
 
@@ -119,7 +119,7 @@ class SizePolicy(StrEnum):
     PADDED = "padded"  # padded to the largest, dynamic=False
 
 
-class SizeCost(Model):
+class SizeCost(Model, kw_only=False):
     """One size under one policy. A call that compiles nothing is of ``steady``."""
 
     size: int
@@ -241,7 +241,7 @@ class Cell(Model, order=True, kw_only=False):
         return line
 
 
-class CellQuestion(Model):
+class CellQuestion(Model, kw_only=False):
     """What one process of a cell is asked."""
 
     cell: Cell
@@ -274,14 +274,14 @@ class CellTimes(Tagged, tag="cell times"):
     host_bytes: int | Skipped = Skipped("not measured")
 
 
-class CellAnswer(Model):
+class CellAnswer(Model, kw_only=False):
     """What the process of a cell writes, while it runs and at its end."""
 
     times: CellTimes
     spans: tuple[TraceRecord, ...] = ()  # of a cold one: what the stages are read from
 
 
-class CellProcess(Model):
+class CellProcess(Model, kw_only=False):
     number: int  # in the order in which the cell's processes ran
     cold: bool  # the compilers' caches on disk were empty
     exit: Exit

@@ -90,20 +90,29 @@ class Account(Source):
             self._evaluating.append((self._in_eval.pop(module), self._steps.now_ns()))
 
     def answer(
-        self, kind: Kind | None, ended: int, *, under_listeners: bool, trains_on: bool = False
+        self, ended: int, *, under_listeners: bool, trains_on: bool = False
     ) -> m.ScriptAccount | m.Skipped:
         """``ended``: when the program came to its end, on the clock of ``Steps``; ``trains_on``:
         optimizers stepped after the last counted step."""
         if self.unavailable:
             return m.Skipped(self.unavailable)
+        boundaries = self._steps.boundaries()
         inner = [
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
             (Phase.EVALUATION, united(self._evaluations(ended))),
-            (Phase.BESIDE_COMPILING, self._beside_compiling(kind)),
+            (Phase.BESIDE_COMPILING, self._beside_compiling(boundaries)),
         ]
-        goes_on = self._steps.after_the_last(kind)
-        outer = self._outer(kind, ended, trains_on, bool(goes_on))
+        goes_on = self._steps.after_the_last()
+        outer = [(Phase.REST, (self._began, ended))]
+        if boundaries:
+            start, after = self._around(len(boundaries), trains_on, bool(goes_on))
+            last = boundaries[-1]
+            outer = [
+                (start, (self._began, boundaries[0])),
+                (Phase.STEPS, (boundaries[0], last)),
+                (after, (last, max(last, ended))),
+            ]
         total = sum(end - begin for _, (begin, end) in outer)
         if total <= 0:
             return m.Skipped("the program ended before its first line")
@@ -118,41 +127,27 @@ class Account(Source):
         return m.ScriptAccount(
             total_us=total / 1e3,
             phases=tuple(
-                m.RunPhaseTime(phase=phase, us=ns / 1e3, share=ns / total)
-                for phase, ns in times.items()
-                if ns
+                m.RunPhaseTime(phase, ns / 1e3, ns / total) for phase, ns in times.items() if ns
             ),
             under_listeners=under_listeners,
             another_kind={each.words: count for each, count in goes_on.items()},
         )
 
-    def _outer(
-        self, kind: Kind | None, ended: int, trains_on: bool, goes_on: bool
-    ) -> list[tuple[Phase, Span]]:
-        """Divide the run into what comes before its steps, the steps, and what comes after."""
-        boundaries = self._steps.boundaries(kind)
-        if not boundaries:
-            return [(Phase.REST, (self._began, ended))]
-        first = boundaries[0]
-        last = boundaries[-1]
-        is_ended = kind is Kind.OPTIMIZER
+    def _around(self, boundaries: int, trains_on: bool, goes_on: bool) -> tuple[Phase, Phase]:
+        """Name what comes before the steps, and what comes after them."""
+        is_ended = self._steps.reported is Kind.OPTIMIZER
         start = Phase.START
-        if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:
+        if is_ended and boundaries == self._steps.counts[Kind.OPTIMIZER]:
             start = Phase.START_AND_STEP
         after = Phase.AFTER if is_ended else Phase.STEP_AND_AFTER
         if goes_on:
             after = Phase.ANOTHER_KIND_AND_AFTER
         if trains_on and is_ended:
             after = Phase.OTHERS_AND_AFTER
-        return [
-            (start, (self._began, first)),
-            (Phase.STEPS, (first, last)),
-            (after, (last, max(last, ended))),
-        ]
+        return start, after
 
-    def _beside_compiling(self, kind: Kind | None) -> list[Span]:
+    def _beside_compiling(self, boundaries: Sequence[int]) -> list[Span]:
         """List what steps that compile or record take beyond a usual step, which ends each."""
-        boundaries = self._steps.boundaries(kind)
         made = united([*self._compiling, *self._recording])
         steps = list(pairwise(boundaries))
         usual = [end - begin for begin, end in steps if not overlaps(made, begin, end)]
@@ -170,9 +165,9 @@ class Account(Source):
         in a program without optimizer, which may be in that mode from its first line on. A model
         that is loaded is in it, too, until its training begins; and a generator may be in it while
         its discriminator learns."""
-        if not self._steps.counts[Kind.OPTIMIZER] and not self._steps.of_others_ns:
+        steps = self._steps.of_optimizers_ns()
+        if not steps:
             return []
-        steps = sorted((*self._steps.boundaries(Kind.OPTIMIZER), *self._steps.of_others_ns))
         to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)
@@ -197,7 +192,7 @@ def united(spans: Sequence[Span]) -> list[Span]:
 
 def without(spans: Sequence[Span], cut: Sequence[Span]) -> list[Span]:
     """Take the spans ``cut`` out of others; both are in order, and none overlaps its neighbour."""
-    left: list[Span] = []
+    left = []
     at = 0
     for begin, end in spans:
         while at < len(cut) and cut[at][1] <= begin:

@@ -22,6 +22,9 @@ from kgprof.record.source import Source, replace, when_imported
 MAX_KERNELS = 500
 MAX_CHOICES = 12  # that are kept of one kernel, the fastest
 
+Timings = Mapping[Any, float]  # milliseconds
+Choice = tuple[str, str, Timings, int]  # kernel, inputs, each choice by name, how many were timed
+
 
 class Autotuning(Source):
     """One Autotuned for each choice that was timed while it listened, choices from a cache on disk
@@ -46,13 +49,13 @@ class Autotuning(Source):
                 "torch._inductor.select_algorithm",
                 "AlgorithmSelectorCache",
                 "do_autotuning",
-                self._of_template,
+                _template,
             ),
             (
                 "torch._inductor.runtime.triton_heuristics",
                 "CachingAutotuner",
                 "benchmark_all_configs",
-                self._of_blocks,
+                _blocks,
             ),
         ):
             then = functools.partial(
@@ -61,12 +64,7 @@ class Autotuning(Source):
             when_imported(module, then, undo)
 
     def _put_on(
-        self,
-        module: str,
-        owner: str,
-        method: str,
-        note: Callable[..., m.Autotuned],
-        undo: ExitStack,
+        self, module: str, owner: str, method: str, note: Callable[..., Choice], undo: ExitStack
     ) -> None:
         found = getattr(sys.modules[module], owner, None)
         if (original := getattr(found, method, None)) is None:
@@ -84,7 +82,8 @@ class Autotuning(Source):
                     and len(timings) > 1
                     and len(self.kernels) < MAX_KERNELS
                 ):
-                    self.kernels.append(note(timings, seconds, this, *args))
+                    chosen = note(timings, this, *args)
+                    self.kernels.append(self._autotuned(*chosen, note is _template, seconds))
             # in the middle of the workload's own compilation
             except Exception as error:  # noqa: BLE001
                 self.unavailable = (
@@ -94,39 +93,8 @@ class Autotuning(Source):
 
         replace(found, method, timed, undo)
 
-    def _of_template(
-        self, timings: Mapping[Any, float], seconds: float, _: Any, *args: Any
-    ) -> m.Autotuned:
-        name, inputs = args[:2]
-        sizes = (
-            f"{'x'.join(map(str, one.get_size()))} {str(one.get_dtype())[6:]}" for one in inputs
-        )
-        named = {
-            f"{choice.name} {choice.description or ''}".strip(): ms
-            for choice, ms in timings.items()
-        }
-        return self._autotuned(
-            str(name), ", ".join(sizes), named, len(timings), seconds, template=True
-        )
-
-    def _of_blocks(
-        self, timings: Mapping[Any, float], seconds: float, this: Any, *_: Any
-    ) -> m.Autotuned:
-        named = {
-            str(launcher.config).replace(", num_ctas: 1", "").replace(", maxnreg: None", ""): ms
-            for launcher, ms in timings.items()
-        }
-        return self._autotuned(name_of(this), "", named, len(timings), seconds, template=False)
-
     def _autotuned(
-        self,
-        kernel: str,
-        inputs: str,
-        ms: Mapping[str, float],
-        tried: int,
-        seconds: float,
-        *,
-        template: bool,
+        self, kernel: str, inputs: str, ms: Timings, tried: int, template: bool, seconds: float
     ) -> m.Autotuned:
         finite = sorted((each, name) for name, each in ms.items() if math.isfinite(each))
         return m.Autotuned(
@@ -135,10 +103,27 @@ class Autotuning(Source):
             inputs=inputs[:200],
             template=template,
             tried=tried,
-            failed=sum(not math.isfinite(each) for each in ms.values()),
+            failed=len(ms) - len(finite),
             slowest_us=finite[-1][0] * 1e3 if finite else None,
             choices=tuple(
-                m.TimedChoice(name=name[:300], us=each * 1e3) for each, name in finite[:MAX_CHOICES]
+                m.TimedChoice(name[:300], each * 1e3) for each, name in finite[:MAX_CHOICES]
             ),
             seconds=seconds,
         )
+
+
+def _template(timings: Timings, _: Any, *args: Any) -> Choice:
+    name, inputs = args[:2]
+    sizes = (f"{'x'.join(map(str, one.get_size()))} {str(one.get_dtype())[6:]}" for one in inputs)
+    named = {
+        f"{choice.name} {choice.description or ''}".strip(): ms for choice, ms in timings.items()
+    }
+    return str(name), ", ".join(sizes), named, len(timings)
+
+
+def _blocks(timings: Timings, this: Any, *_: Any) -> Choice:
+    named = {
+        str(launcher.config).replace(", num_ctas: 1", "").replace(", maxnreg: None", ""): ms
+        for launcher, ms in timings.items()
+    }
+    return name_of(this), "", named, len(timings)

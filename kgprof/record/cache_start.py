@@ -40,9 +40,7 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     key = m.RunKey(of.strategy, cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
-        asked = m.StartQuestion(
-            key=key, device=of.device, artifacts=str(artifacts), load=name == "unpacks"
-        )
+        asked = m.StartQuestion(key, of.device, str(artifacts), load=name == "unpacks")
         own = replace(of.caches, folder=of.scratch / f"caches-{name}", kept=False)
         trial = trials.run(
             STARTS, asked, options=options, scratch=of.scratch, caches=own, until=of.until
@@ -84,8 +82,8 @@ def measured_start(question: bytes, options: m.Options, write: trials.Write) -> 
     counted = timing.dynamo_counters("inductor")
     write(
         m.Start(
-            first_call_s=first_call_s,
-            load_s=load_s,
+            first_call_s,
+            load_s,
             graphs_from_cache=counted.get(timing.HIT, 0),
             graphs_compiled=counted.get(timing.MISS, 0) + counted.get(timing.BYPASS, 0),
         )

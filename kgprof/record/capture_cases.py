@@ -22,20 +22,19 @@ from kgprof import model as m
 from kgprof.measures.times import spread
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import environment
-from kgprof.record.capturing import Capturer
+from kgprof.record.capturing import CudaGraph
 from kgprof.record.job import own_line
 from kgprof.record.planning import select_runs
 from kgprof.record.project_sources import project_files
 from kgprof.record.run import seed_everything
 from kgprof.record.source import first_line
-from kgprof.record.static_inputs import ROUNDS, StaticInputs, worst
+from kgprof.record.static_inputs import ROUNDS, StaticInputs, Tensors, worst
 from kgprof.record.timing import clock_for, timed_steps, wall_us
 from kgprof.record.trials import Write
 from kgprof.workloads import loading, user
 from kgprof.workloads.backend import in_place_of_inductor
-from kgprof.workloads.protocol import BufferSession, Workload
+from kgprof.workloads.protocol import BufferSession, Step, Workload
 
-Step = Callable[[], object]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
@@ -55,7 +54,7 @@ def survey(question: bytes, options: m.Options, write: Write) -> None:
     workload = loading.load(options.workload, options.workload_args, options.seed)
     described = environment.describe(device, decoded.flags)
     strategy = _strategy(workload, decoded.strategy, device)
-    write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
+    write(m.CaptureSurvey(described, strategy, unavailable))
 
 
 def measure(question: bytes, options: m.Options, write: Write) -> None:
@@ -70,7 +69,8 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
         write(attempt.answer)
 
 
-def _decoded(question: bytes) -> tuple[m.CaptureQuestion, Capturer]:
+def _decoded(question: bytes) -> tuple[m.CaptureQuestion, CudaGraph]:
+    """The question, and what captures: the tests name another one, which needs no GPU."""
     decoded = m.decode_json(question, m.CaptureQuestion)
     module, _, name = decoded.capturer.partition(":")
     return decoded, getattr(importlib.import_module(module), name)()
@@ -91,7 +91,7 @@ class _Attempt:
     """A case on its way. ``answer`` is what is known by now."""
 
     def __init__(
-        self, question: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write
+        self, question: m.CaptureQuestion, options: m.Options, capturer: CudaGraph, write: Write
     ) -> None:
         self.case, self._options, self._capturer, self._write = (
             question.case,
@@ -225,11 +225,11 @@ class _Attempt:
 
     def _rounds(
         self, call: Callable[[int], object], *, move: bool, vary: bool = True
-    ) -> list[dict[str, torch.Tensor]]:
+    ) -> list[Tensors]:
         inputs = self._read
         inputs.restore()
         seed_everything(self._options.seed)
-        results = []
+        results: list[Tensors] = []
         for number in range(ROUNDS):
             if vary:
                 inputs.vary(number, move=move)
@@ -276,7 +276,7 @@ class _Attempt:
     def _unrepeatable(
         self,
         frozen: m.CaptureDifference | None,
-        got: list[dict[str, torch.Tensor]],
+        got: list[Tensors],
         call: Callable[[int], object],
         *,
         copied: bool,
@@ -295,7 +295,7 @@ class _Attempt:
         return replace(self._ended(m.CaptureOutcome.WRONG, frozen), why=why)
 
     def _against_compiled(
-        self, difference: m.CaptureDifference | None, got: list[dict[str, torch.Tensor]]
+        self, difference: m.CaptureDifference | None, got: list[Tensors]
     ) -> m.CaptureDifference | None:
         """A difference that the compiled function has outside of the graph as well is none of the
         capture's."""
@@ -344,7 +344,7 @@ class _Attempt:
 
         group()
         samples = [each / count for each in timed_steps(group, clock_for(device), SAMPLES)]
-        return spread(samples, unit="us", measured_in=m.PassName.TIMING)
+        return spread(samples, unit="us")
 
     # ---------------------------------------------------------------- raised
 
@@ -407,7 +407,7 @@ def _beside(step: Step, what: m.Beside, device: torch.device) -> Step:
 
 def _allocate_elsewhere(device: torch.device) -> None:
     """In another thread, as a data loader's does. Raises what it raised there."""
-    failed: list[BaseException] = []
+    failed = []
 
     def allocate() -> None:
         try:

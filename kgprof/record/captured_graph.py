@@ -74,9 +74,7 @@ def captured(output: Any, returned: Iterable[Returned]) -> m.WatchedGraph:
         arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
         returns=not getattr(reason, "graph_break", False),
         cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
-        inputs=tuple(
-            m.GraphInput(name=name_of(node), static=static(node)) for node in placeholders
-        ),
+        inputs=tuple(m.GraphInput(name_of(node), static(node)) for node in placeholders),
         in_place=tuple(_in_place(graph, placeholders)),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
         returned_outputs=tuple(_given_back(graph, {leaf.identity for leaf in leaves})),
@@ -119,7 +117,7 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
             for index in (
                 [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing
             ):
-                yield m.InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
+                yield m.InPlace(index, operator_of(node), frames_of(node))
 
 
 def writes_of_backward(graph: torch.fx.Graph) -> Iterator[m.InPlace]:
@@ -132,9 +130,7 @@ def writes_of_backward(graph: torch.fx.Graph) -> Iterator[m.InPlace]:
     for node in graph.nodes:
         for target in _written(node):
             if target in placeholders:
-                yield m.InPlace(
-                    input=placeholders[target], operator=operator_of(node), frames=frames_of(node)
-                )
+                yield m.InPlace(placeholders[target], operator_of(node), frames_of(node))
 
 
 def _traced_storage(node: torch.fx.Node) -> int | None:

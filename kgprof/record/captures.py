@@ -1,7 +1,6 @@
 """The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what
 came of it."""
 
-import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -32,9 +31,13 @@ def all_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
     return (
         *(m.CaptureCase(way=CALL, mode=mode) for mode in modes),
         *(changed(mode=mode, warmups=number) for mode in modes for number in (m.WARMUPS, 0)),
-        *(compiled(new_shape=True), compiled(own_stream=True)),
-        *(compiled(beside=m.Beside.RNG), compiled(rebound=True)),
-        *(plain(beside=m.Beside.RNG), plain(beside=m.Beside.SYNC), plain(rebound=True)),
+        compiled(new_shape=True),
+        compiled(own_stream=True),
+        compiled(beside=m.Beside.RNG),
+        compiled(rebound=True),
+        plain(beside=m.Beside.RNG),
+        plain(beside=m.Beside.SYNC),
+        plain(rebound=True),
         *(plain(beside=m.Beside.THREAD, error_mode=error_mode) for error_mode in m.ERROR_MODES),
         *(m.CaptureCase(way=CALLABLES, mode=mode) for mode in (m.EAGER, "default")),
         m.CaptureCase(way=CALL, mode="reduce-overhead", rebound=True),
@@ -64,7 +67,7 @@ class Captures:
         self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion
     ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
-        self._question = replace(question, flags=flags(os.environ))
+        self._question = replace(question, flags=flags())
         self.interrupted = False
 
     def survey(self) -> m.CaptureSurvey:
@@ -93,55 +96,45 @@ class Captures:
     ) -> Iterator[m.CaptureResult]:
         for number, case in enumerate(cases, start=1):
             if survey.unavailable:
-                yield m.CaptureResult(
-                    case=case,
-                    name=case.name,
-                    outcome=m.CaptureOutcome.NOT_APPLICABLE,
-                    why=survey.unavailable,
-                )
+                outcome = m.CaptureOutcome.NOT_APPLICABLE
+                yield m.CaptureResult(case, case.name, outcome, survey.unavailable)
                 continue
             key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
-            native: list[str | m.Skipped] = []
             question = replace(self._question, case=case)
             # What compiles inside a capture must find nothing compiled, not on disk either: a cache
             # hit runs none of what fails there. Where it compiles before the capture, the caches of
             # the case before it do.
             cold = case.mode != m.EAGER and (case.warmups == 0 or case.new_shape)
-            trial = self._ask(MEASURE, question, cold=cold, native=native)
+            trial = self._ask(MEASURE, question, cold=cold)
             if trial.interrupted:
                 self.interrupted = True
                 return
-            yield _result(case, trial, native)
+            yield _result(case, trial, self._native)
 
-    def _ask(
-        self,
-        function: str,
-        question: m.CaptureQuestion,
-        *,
-        cold: bool,
-        native: list[str | m.Skipped] | None = None,
-    ) -> trials.Trial:
+    def _ask(self, function: str, question: m.CaptureQuestion, *, cold: bool) -> trials.Trial:
         folder = self._scratch / (f"caches-{question.case.name}" if cold else "caches")
+        self._native: str | m.Skipped = m.Skipped("the process exited")
         return trials.run(
             function,
             question,
             options=self._options,
             scratch=self._scratch,
             caches=Caches(folder=folder, kept=not cold),
-            on_timeout=lambda pid: None if native is None else native.append(native_stacks(pid)),
+            on_timeout=self._look_at,
         )
 
+    def _look_at(self, pid: int) -> None:
+        """A child that has no time left."""
+        self._native = native_stacks(pid)
 
-def _result(
-    case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]
-) -> m.CaptureResult:
+
+def _result(case: m.CaptureCase, trial: trials.Trial, native: str | m.Skipped) -> m.CaptureResult:
     """The child's answer if it ended well; else how it ended, also if it had an outcome and was
     timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
-    made = m.CaptureResult(
-        case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit
-    )
+    raised = m.CaptureOutcome.RAISED
+    made = m.CaptureResult(case, case.name, raised, answer=answer, exit=trial.exit)
     phase = answer.phase if answer is not None else "load"
     if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
         return replace(made, outcome=answer.outcome, why=answer.why)
@@ -151,7 +144,7 @@ def _result(
             outcome=m.CaptureOutcome.HUNG,
             why=f"{trial.exit.message} (phase: {phase})",
             stacks=trial.log[-_STACK_CHARS:],
-            native_stacks=native[0] if native else m.Skipped("the process exited"),
+            native_stacks=native,
         )
     why = f"the process ended in phase {phase}: {trial.exit.words}"
     if phase == "load":

@@ -7,7 +7,6 @@ gets.
 """
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.record.machine_speed import timed_us
+from kgprof.workloads.protocol import Step
 
 COPY_BYTES = 2**30  # of each of the two buffers: 20 times an H200's L2 cache
 FREE_SHARE = 8  # one buffer takes at most this part of the memory that is free
@@ -50,8 +50,8 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     stand."""
     if device.type != "cuda":
         return m.Skipped("a CPU run has no GPU kernels to compare with them")
-    measured: list[m.CeilingSamples] = []
-    unavailable: list[str] = []
+    measured = []
+    unavailable = []
     products = {
         f"{m.MATMUL} in {product.name}": partial(matmul_ceiling, device, product)
         for product in PRODUCTS
@@ -118,7 +118,7 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     )
 
 
-def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]:
+def timed(call: Step, device: torch.device) -> tuple[float, ...]:
     """Seconds of each of SAMPLES calls, or of as many as the budget holds; each is awaited by
     itself."""
     for _ in range(WARM_UP):

@@ -18,12 +18,13 @@ import threading
 import traceback
 from _io import _IOBase
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import _TemporaryFileWrapper
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 import kgprof
 from kgprof import model as m
@@ -40,6 +41,7 @@ from kgprof.record.job import (
     Job,
     Phase,
     Task,
+    asks_for_child_b,
     describe_failure,
     failure,
 )
@@ -98,11 +100,8 @@ def main(job_file: str, descriptor: str) -> None:
     # before installed packages, of which one may be an editable install of the other side
     if job.checkout is not None:
         own = [job.checkout.folder, *(str(path) for path in Path(job.checkout.folder).glob("src/"))]
-        installed = (
-            at
-            for at, path in enumerate(sys.path)
-            if path.endswith(("site-packages", "dist-packages"))
-        )
+        packages = ("site-packages", "dist-packages")
+        installed = (at for at, path in enumerate(sys.path) if path.endswith(packages))
         at = next(installed, len(sys.path))
         sys.path[at:at] = own
     source.switched_off.update({each.capture: each.why for each in job.without})
@@ -110,7 +109,7 @@ def main(job_file: str, descriptor: str) -> None:
         raised = TASKS[job.task](job, events)
     # this is the end of the process: everything is told to the parent
     except BaseException as error:  # noqa: BLE001
-        failed = msgspec.structs.replace(describe_failure(error), failure=_failure(error, job))
+        failed = replace(describe_failure(error), failure=_failure(error, job))
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
         leave(1)
@@ -194,10 +193,8 @@ def plan(job: Job, events: Events) -> None:
         except KgprofError:
             raise
         except Exception as error:
-            own, workload = (
-                project_sources.project_files(job.options.workload),
-                job.options.workload,
-            )
+            own = project_sources.project_files(job.options.workload)
+            workload = job.options.workload
             files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
             if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
                 raise  # a fault of kgprof's
@@ -245,17 +242,13 @@ def measure(job: Job, events: Events) -> None:
         importlib.import_module(f"kgprof.record.{declared.module}")
     isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
     on_cpu = job.plan is not None and job.plan.device == "cpu"
-    probed = any(
-        job.options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
-    )
-    compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
+    probed = asks_for_child_b(job.options)
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), isa_probe if on_cpu else nullcontext():
-        kept = ControlFlowCache(keeps=True)
-        with (
-            provenance if probed and compiles else nullcontext(),
-            kept if probed and compiles else nullcontext(),
-        ):
+        with ExitStack() as beside:
+            if probed and job.compiles_its_run:
+                beside.enter_context(provenance)
+                beside.enter_context(ControlFlowCache(keeps=True))
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
             # COMPILE always: what the others measure is the code that it compiles. It loads the
@@ -322,15 +315,15 @@ def probe(job: Job, events: Events) -> None:
     from kgprof.record import cpp_kernels, memory
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
+    from kgprof.record.kernel_provenance import Origins
     from kgprof.record.triton_stages import triton_stages
     from kgprof.workloads.backend import in_place_of_inductor
 
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
-    compiles = job.key is not None and job.key.mode != m.EAGER
     with (
         in_place_of_inductor(job.options.backend),
-        ControlFlowCache(keeps=False) if compiles else nullcontext(),
+        ControlFlowCache(keeps=False) if job.compiles_its_run else nullcontext(),
     ):
         run = Run(job, events.phase)
         if run.wants(m.PassName.MEMORY):  # it begins from a cold start, and loads the workload
@@ -351,9 +344,9 @@ def probe(job: Job, events: Events) -> None:
                 with calls.call():
                     run.session.step()
     file = run.folder / layout.KERNEL_ORIGINS
-    compiled: m.KernelOrigins | m.Skipped = m.Skipped("COMPILE did not end")
+    compiled: Origins = m.Skipped("COMPILE did not end")
     if file.exists():
-        kinds: Any = m.KernelOrigins | m.Skipped
+        kinds: Any = Origins
         compiled = m.decode_json(file.read_bytes(), kinds)
     store.write_json(file, eager.beside(compiled, triton_stages(run.device)))
     if job.kernels:

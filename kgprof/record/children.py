@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.record import alone, fork_server, standard_input
+from kgprof.record.flags import Variables
 from kgprof.record.fork_server import Forked
 from kgprof.record.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.log import BoundedLog, Quiet
@@ -225,7 +226,7 @@ def _left(folder: Path, pid: int, on_phase: OnPhase) -> None:
     on_phase("")
 
 
-def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> bool:
+def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped]) -> bool:
     """Two cores, and twice the memory that the two largest of these runs took."""
     taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
     known = sorted(each for each in taken if not isinstance(each, m.Skipped))
@@ -253,7 +254,7 @@ class Caches:
     folder: Path
     seed: Path | None = None
     kept: bool = False  # for another child, which finds them warm
-    extra: Mapping[str, str] = field(default_factory=dict)
+    extra: Variables = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
         private = {
@@ -304,7 +305,8 @@ def _adopting() -> Iterator[Callable[[], None]]:
     if sys.platform != "linux":
         yield lambda: None
         return
-    before, prctl = adopted(), ctypes.CDLL(None).prctl
+    before = adopted()
+    prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield end
@@ -373,7 +375,7 @@ class _Child:
         self,
         job: Job,
         job_file: str,
-        environment: Mapping[str, str],
+        environment: Variables,
         events: int,
         pass_fds: tuple[int, ...],
     ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:

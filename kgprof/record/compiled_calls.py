@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,10 +24,12 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kept_records import Lines
 from kgprof.record.module_paths import ModulePaths
 from kgprof.record.python_stack import innermost_of, line_of, upwards
 from kgprof.record.source import Source, aside, replace
@@ -40,10 +42,13 @@ WRAPPER = "compile_wrapper"  # torch's name of the function that stands in for a
 
 
 class RunsHere(threading.local):
-    """How many compiled graphs have run in this thread; an attribute, as Dynamo would look at a
-    function's frame."""
+    """How many compiled graphs have run in this thread, and the calls that are open in it. An
+    attribute, as Dynamo would look at a function's frame."""
 
     count = 0
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,11 +76,6 @@ class _Open:
     entered: bool = False
 
 
-class _OpenCalls(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[_Open] = []
-
-
 class CompiledCalls(Source):
     """One CompiledCallable for each; ``runs`` is counted up by whoever sees a graph run."""
 
@@ -85,7 +85,6 @@ class CompiledCalls(Source):
         self.runs = RunsHere()
         self._calls = calls
         self._project = project
-        self._open = _OpenCalls()
         self._callables: dict[tuple[str, int, str, int], _Callable] = {}
         self._gone: list[_Callable] = []  # whose module is no more
         self._left_out = 0
@@ -103,7 +102,7 @@ class CompiledCalls(Source):
 
     # ---- what is written down
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records. The first line says that calls were counted, also where there
         was none."""
         if self.unavailable:
@@ -111,7 +110,7 @@ class CompiledCalls(Source):
         yield {"compiled_calls": {"left_out": self._left_out, "asked": {**self.asked}}}
         for each in (*self._gone, *self._callables.values()):
             stance = next(iter(each.described.stances), "")
-            counted = msgspec.structs.replace(
+            counted = replaced(
                 each.described,
                 stance_set_at=self._stance_set_at.get(stance),
                 compilations=tuple(each.compilations),
@@ -164,7 +163,7 @@ class CompiledCalls(Source):
 
     def compiling(self, compile_id: str) -> None:
         """torch begins a compilation: it belongs to the callable that is open."""
-        stack = self._open.stack
+        stack = self.runs.open
         if stack and stack[-1].callable is not None:
             began = m.BegunCompilation(call=self._calls.current, compile_id=compile_id)
             compilations = stack[-1].callable.compilations
@@ -209,13 +208,13 @@ class CompiledCalls(Source):
             raising=sys.exc_info()[1],
             runs=self.runs.count,
         )
-        self._open.stack.append(opened)
+        self.runs.open.append(opened)
 
     @aside
     def _switched(self, wrapper: FrameType) -> None:
         """Called twice in each call that began: to turn Dynamo on, and to put things back at the
         end."""
-        stack = self._open.stack
+        stack = self.runs.open
         if not stack or stack[-1].frame != id(wrapper):
             return  # torch calls the function plainly: inside of export, say
         opened = stack[-1]
@@ -349,7 +348,7 @@ def _name(definition: CodeType, subject: object) -> str:
 
 
 def _place(code: CodeType) -> m.SourceLine:
-    return m.SourceLine(file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
+    return m.SourceLine(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 def _reference(subject: object) -> weakref.ref[Any] | None:

@@ -8,14 +8,13 @@ tenths of a microsecond.
 """
 
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import BuiltinFunctionType
 from typing import Any
 
 from kgprof import model as m
 from kgprof.record.run import Run
-from kgprof.record.source import replace
+from kgprof.record.source import Function, replace
 from kgprof.record.torch_profiler import trace_pass
 
 PREFIX = "cpp_"  # of the names of C++ kernels in generated modules
@@ -70,7 +69,7 @@ def name_kernels(undo: ExitStack) -> bool:
     return number > 0
 
 
-def _in_range(kernel: Callable[..., Any], named: Any) -> Callable[..., Any]:
+def _in_range(kernel: Function, named: Any) -> Function:
     def called(*args: Any) -> Any:
         with named:
             return kernel(*args)

@@ -12,7 +12,6 @@ there is no reason then.
 
 import logging
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kept_records import Lines
 from kgprof.record.source import Source, aside, replace, when_imported
 
 LOGGERS = tuple(
@@ -41,7 +41,7 @@ class CudaGraphLog(Source):
         self.left_out = 0
         self._calls = calls
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records."""
         yield from ({"log": msgspec.to_builtins(message)} for message in self.messages)
         if self.left_out:

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.record.call_index import CallIndex
-from kgprof.record.kernel_provenance import innermost
+from kgprof.record.kernel_provenance import Origins, innermost
 from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, aside
 from kgprof.record.tensor_memory import OperatorWatch
@@ -122,9 +122,7 @@ class EagerCalls(Source):
             for number, (name, lines) in enumerate(kept, start=1)
         )
 
-    def beside(
-        self, compiled: m.KernelOrigins | m.Skipped, stages: m.TritonStages | m.Skipped = NO_STAGES
-    ) -> m.KernelOrigins | m.Skipped:
+    def beside(self, compiled: Origins, stages: m.TritonStages | m.Skipped = NO_STAGES) -> Origins:
         """The origins of compiled code, with those of what is called outside of it."""
         seen = self.origins()
         if isinstance(compiled, m.KernelOrigins):
@@ -186,9 +184,7 @@ class EagerCalls(Source):
                 continue
             if whose == "compiler":
                 return None
-            line = m.SourceLine(
-                file=code.co_filename, line=above.f_lineno, function=code.co_qualname
-            )
+            line = m.SourceLine(code.co_filename, above.f_lineno, code.co_qualname)
             if whose == "project":
                 return (line, *library)
             library = (line,)

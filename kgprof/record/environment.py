@@ -217,14 +217,6 @@ def _kept() -> Path | None:
         return None
 
 
-def _take_for_working(undo: ExitStack) -> None:
-    """As a later process is told: the setting is a part of the key of a cached graph."""
-    from torch._inductor import config
-
-    undo.callback(setattr, config.cpp, "vec_isa_ok", config.cpp.vec_isa_ok)
-    config.cpp.vec_isa_ok = True
-
-
 class ProbeWhenAsked(Source):
     """Makes the probe when a program or a function first asks torch.compile for Inductor: not in
     the seconds of a compilation, and not at all where nothing is compiled. A later process on the
@@ -243,14 +235,18 @@ class ProbeWhenAsked(Source):
 
         def asked() -> None:
             if not self._probed:
-                self._probed, began = True, time.perf_counter()
+                self._probed = True
+                began = time.perf_counter()
                 # which are no part of what the program compiles
                 with tempfile.TemporaryDirectory() as files:
                     works = probe_vector_isa(Path(files))[1]
                 if works:
                     self._cache.mkdir(parents=True, exist_ok=True)
                     (self._cache / VECTOR_ISA_WORKS).touch()
-                    _take_for_working(later)
+                    # As a later process is told: the setting is a part of the key of a cached graph
+                    cpp = importlib.import_module("torch._inductor.config").cpp
+                    later.callback(setattr, cpp, "vec_isa_ok", cpp.vec_isa_ok)
+                    cpp.vec_isa_ok = True
                 self.took_s = time.perf_counter() - began
 
         replace(wrapper, "__init__", preceded(asked, wrapper.__init__), undo)

@@ -1,6 +1,7 @@
 """The environment variables that change what torch does, as the user set them (read before kgprof
 sets its own)."""
 
+import os
 from collections.abc import Mapping
 
 PREFIXES = (
@@ -22,6 +23,9 @@ NAMES = ("CXX", "CC", "LD_PRELOAD", "PYTHONHASHSEED")
 SET_BY_LIBRARIES = ("PYTORCH_NVML_BASED_CUDA_CHECK", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 
-def flags(environment: Mapping[str, str]) -> dict[str, str]:
+Variables = Mapping[str, str]  # of an environment
+
+
+def flags(environment: Variables = os.environ) -> dict[str, str]:
     chosen = {name for name in environment if name.startswith(PREFIXES) or name in NAMES}
     return {name: environment[name] for name in sorted(chosen - {*SET_BY_LIBRARIES})}

@@ -21,6 +21,7 @@ from kgprof import model as m
 from kgprof.progress import tell
 from kgprof.reading import layout
 from kgprof.record import store
+from kgprof.record.flags import Variables
 
 FILE, PIPE = "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 OLDER_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"  # which torch reads where FILE is not set
@@ -40,7 +41,7 @@ _OF_TORCH = f"-packages{os.sep}torch{os.sep}"
 _OWN = str(Path(__file__).resolve().parent.parent)
 
 
-def variables(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def variables(prefix: Path, environment: Variables) -> dict[str, str]:
     """What makes torch write below ``prefix``; nothing that the program's owner has set."""
     wanted = {PIPE: str(prefix)}
     if OLDER_FILE not in environment:
@@ -55,7 +56,8 @@ def write(prefix: Path) -> None:
     """
     import torch  # not in the parent, which reads what was written
 
-    rank, distributed = os.environ.get("RANK", ""), torch.distributed
+    rank = os.environ.get("RANK", "")
+    distributed = torch.distributed
     if not rank or not distributed.is_available() or not distributed.is_initialized():
         return
     file = Path(f"{prefix}{rank}")
@@ -123,32 +125,28 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
     written = _Plain(io.BytesIO(data)).load()
     entries = msgspec.convert(written.get("entries", []), list[_Entry])
     status: Mapping[Any, Mapping[str, int]] = written.get("pg_status", {})
-    completed: dict[str, int] = {}
+    completed = {}
     places: dict[m.CollectiveCall, int] = {}
-    begun, waits_s = [], {}
+    begun = []
+    waits_s = {}
     for entry in entries:
         if entry.is_p2p:
             continue
         call = m.CollectiveCall(
-            operation=entry.profiling_name.rpartition(":")[2],
+            entry.profiling_name.rpartition(":")[2],
             sizes=tuple(tuple(size) for size in entry.input_sizes),
             frames=tuple(_frames(entry.frames)),
         )
         place = places.setdefault(call, len(places))
-        group, number = entry.process_group[0], entry.collective_seq_id
+        group = entry.process_group[0]
+        number = entry.collective_seq_id
         begun.append((group, number, place))
         if (of_group := status.get(str(entry.pg_id))) is not None:
             # -1 before the first has ended
             completed[group] = max(0, of_group["last_completed_collective"])
         if number == completed.get(group, 0) + 1:
             waits_s[group] = (written_ns - entry.time_created_ns) / 1e9
-    return m.CollectiveOrder(
-        rank=rank,
-        calls=tuple(places),
-        begun=tuple(begun),
-        completed=completed,
-        waits_s=waits_s,
-    )
+    return m.CollectiveOrder(rank, tuple(places), tuple(begun), completed, waits_s)
 
 
 def _frames(frames: list[dict[str, Any]]) -> Iterator[m.SourceLine]:
@@ -158,4 +156,4 @@ def _frames(frames: list[dict[str, Any]]) -> Iterator[m.SourceLine]:
         if _OF_TORCH not in frame["filename"] and not frame["filename"].startswith(_OWN)
     )
     for _, frame in zip(range(MOST_FRAMES), outside, strict=False):
-        yield m.SourceLine(file=frame["filename"], line=frame["line"], function=frame["name"])
+        yield m.SourceLine(frame["filename"], frame["line"], frame["name"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof._version import __version__
@@ -39,7 +40,7 @@ def create(
     plan = as_it_stands(
         options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason
     )
-    plan = msgspec.structs.replace(plan, trace_files=trace_files)
+    plan = replace(plan, trace_files=trace_files)
     store.create(output / layout.FOLDER, header(options, plan))
     return output / layout.FOLDER
 
@@ -61,7 +62,7 @@ def as_it_stands(
     was not timed."""
     return m.Plan(
         workload=workload,
-        strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(key.mode,)) for key in keys),
+        strategies=tuple(m.StrategyPlan(key.strategy, (key.mode,)) for key in keys),
         runs=tuple(keys),
         baseline=None,
         device=device,

@@ -30,6 +30,7 @@ from typing import IO, Any
 from unittest import mock
 
 from kgprof import model as m
+from kgprof.record.flags import Variables
 from kgprof.signals import Signals
 
 ANSWERS_S = 60.0  # a busy machine takes 20 s to import torch
@@ -96,7 +97,7 @@ class ForkServer:
         self._without_inductor = False  # that process has ended: importing it opened a GPU
 
     def channel(
-        self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
+        self, command: Sequence[str], environment: Variables, compiles: bool
     ) -> socket.socket | None:
         """None where a child's torch would have read another environment while it was imported."""
         needed = {name: value for name, value in environment.items() if name not in LATE}
@@ -180,7 +181,7 @@ def is_server(pid: int) -> bool:
 def forked(
     command: Sequence[str],
     job_file: str,
-    environment: Mapping[str, str],
+    environment: Variables,
     files: tuple[int, int],
     signals: Signals,
     compiles: bool,

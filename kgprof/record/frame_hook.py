@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -22,12 +22,14 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
+from kgprof.record.kept_records import Lines
 from kgprof.record.python_stack import upwards
-from kgprof.record.source import Source, aside, replace
+from kgprof.record.source import Function, Source, aside, replace
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
 STACK = 40  # of the innermost lines that torch was tracing when it raised
+Fields = Mapping[str, Any]  # of OfferedFrame
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
 # torch calls through it whatever has no code of the program's own.
@@ -60,13 +62,13 @@ class FrameHook(Source):
         original = vars(CatchErrorsWrapper)["__call__"]
         replace(CatchErrorsWrapper, "__call__", self._watching(original), undo)
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records."""
         yield from ({"frame": msgspec.to_builtins(frame)} for frame in self.frames)
         if self.left_out:
             yield {"left_out": self.left_out, "limit_rows": ROWS}
 
-    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _watching(self, original: Function) -> Function:
         from torch._dynamo.utils import counters
 
         def offered(this: Any, frame: Any, *arguments: Any) -> Any:
@@ -84,11 +86,38 @@ class FrameHook(Source):
         return offered
 
     @aside
-    def _wraps(self, frame: FrameType) -> Mapping[str, Any]:
-        return _wrapped(frame)
+    def _wraps(self, frame: Any) -> Fields:
+        """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads
+        types and code objects only: the program's own ``__getattr__`` could raise."""
+        code = frame.f_code
+        if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
+            return {}
+        called = frame.f_locals.get("fn")
+        is_partial = isinstance(called, functools.partial)
+        function = (
+            called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
+        )
+        is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
+        function = function.__func__ if isinstance(function, MethodType) else function
+        if not isinstance(function, FunctionType):
+            return {"wraps": type(called).__qualname__}
+        name = (
+            function.__qualname__ if called is function or is_partial else type(called).__qualname__
+        )
+        # a decorator such as torch.no_grad() passes on what it is given
+        below = function.__dict__.get("__wrapped__")
+        if not function.__code__.co_argcount and isinstance(below, FunctionType):
+            function = below
+        # self, or what the partial brings along
+        given = len(called.args) if is_partial else int(is_method)
+        arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
+        return {
+            "wraps": f"functools.partial of {name}" if is_partial else name,
+            "arguments": arguments,
+        }
 
     @aside
-    def _refused(self, code: CodeType, error: Exception, wrapped: Mapping[str, Any]) -> None:
+    def _refused(self, code: CodeType, error: Exception, wrapped: Fields) -> None:
         text = f"{type(error).__name__}: {error}"
         self._add(code, outcome="raised", text=text, stack=_traced(error), **wrapped)
 
@@ -99,7 +128,7 @@ class FrameHook(Source):
         result: Any,
         before: _Counts,
         caller: FrameType | None,
-        wrapped: Mapping[str, Any],
+        wrapped: Fields,
     ) -> None:
         guarded = result.guarded_code
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be
@@ -118,7 +147,7 @@ class FrameHook(Source):
         result: Any,
         before: _Counts,
         caller: FrameType | None,
-        wrapped: Mapping[str, Any],
+        wrapped: Fields,
     ) -> None:
         own = self._project.holds(code.co_filename)
         if not own and not wrapped:
@@ -149,14 +178,12 @@ class FrameHook(Source):
                 outcome=outcome,
                 text=text[:TEXT],
                 qualified=code.co_qualname if code.co_qualname != code.co_name else "",
-                on_stack=sum(map(_is_on_stack, code.co_varnames[: code.co_argcount])),
+                on_stack=sum(
+                    name.startswith(m.ON_STACK) for name in code.co_varnames[: code.co_argcount]
+                ),
                 **fields,
             )
         )
-
-
-def _is_on_stack(name: str) -> bool:
-    return name.startswith(m.ON_STACK)
 
 
 class _Counts:
@@ -173,32 +200,6 @@ class _Counts:
         for text, times in self.counters.get(_UNIMPLEMENTED, {}).items():
             if times > self._refused.get(text, 0):
                 yield str(text)
-
-
-def _wrapped(frame: Any) -> dict[str, Any]:
-    """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads types
-    and code objects only: the program's own ``__getattr__`` could raise."""
-    code = frame.f_code
-    if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
-        return {}
-    called = frame.f_locals.get("fn")
-    is_partial = isinstance(called, functools.partial)
-    function = (
-        called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
-    )
-    is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
-    function = function.__func__ if isinstance(function, MethodType) else function
-    if not isinstance(function, FunctionType):
-        return {"wraps": type(called).__qualname__}
-    name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
-    # a decorator such as torch.no_grad() passes on what it is given
-    below = function.__dict__.get("__wrapped__")
-    if not function.__code__.co_argcount and isinstance(below, FunctionType):
-        function = below
-    # self, or what the partial brings along
-    given = len(called.args) if is_partial else int(is_method)
-    arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
-    return {"wraps": f"functools.partial of {name}" if is_partial else name, "arguments": arguments}
 
 
 def _why_skipped(code: CodeType, before: _Counts) -> str:
@@ -224,6 +225,4 @@ def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
     if type(error).__name__ == "BackendCompilerFailed":
         return ()
     lines = list(getattr(error, "real_stack", None) or ())[-STACK:]
-    return tuple(
-        m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines
-    )
+    return tuple(m.SourceLine(one.filename, one.lineno or 0, one.name) for one in lines)

@@ -1,7 +1,6 @@
 """How often each compiled graph ran, call by call: silence after a recompile limit is seen here and
 nowhere else."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import RunsHere
 from kgprof.record.graph_lines import lines_of_operators
 from kgprof.record.installed_graphs import Graph, InstalledGraphs, compile_id_of
+from kgprof.record.kept_records import Lines
 from kgprof.record.source import aside, not_compiled, words
 
 FAILURES = 1000  # of backends, that are kept
@@ -33,7 +33,7 @@ class GraphHook(InstalledGraphs):
     def graphs(self) -> tuple[m.GraphRuns, ...]:
         return tuple(self._graphs)
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """For the file of records."""
         yield from ({"graph": msgspec.to_builtins(graph, str_keys=True)} for graph in self.graphs)
         yield from ({"backend": msgspec.to_builtins(failure)} for failure in self._failures)

@@ -26,7 +26,7 @@ def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
     """The user's stack where the operator was traced, innermost first."""
     text = node.meta.get("stack_trace") or ""
     found = [
-        m.Frame(file=match["file"], line=int(match["line"]), function=match["function"])
+        m.Frame(match["file"], int(match["line"]), match["function"])
         for match in _FRAME.finditer(text)
     ]
     return tuple(reversed(found))[:STACK]
@@ -48,13 +48,6 @@ def lines_of_operators(graph: torch.fx.Graph) -> tuple[m.LineOperators, ...]:
             operators[line] += 1
             kinds.setdefault(line, set()).add((str(node.target), lines[0]))
     return tuple(
-        m.LineOperators(
-            file=file,
-            line=line,
-            function=function,
-            operators=count,
-            kinds=len(kinds[file, line, function]),
-            of=len(nodes),
-        )
-        for (file, line, function), count in operators.most_common(MOST_LINES)
+        m.LineOperators(*line, operators=count, kinds=len(kinds[line]), of=len(nodes))
+        for line, count in operators.most_common(MOST_LINES)
     )

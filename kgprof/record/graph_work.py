@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import torch
+from msgspec.structs import replace as replaced
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
@@ -38,6 +39,7 @@ _LAUNCH_NOTHING = (
 # they read no more than they give
 _INDEXED = ("gather", "index", "embedding", "masked_select", "nonzero")
 NO_BACKWARD = m.Skipped("no result of the graph needs a gradient")
+NO_PLAN = m.Skipped("this wrapper of Inductor's plans its buffers in another way")
 
 
 class GraphWatch(Source):
@@ -54,9 +56,16 @@ class GraphWatch(Source):
         # whose memory it has.
         self._forward: dict[str, tuple[set[str], dict[str, torch.fx.Node]]] = {}
         # of the graph that is being generated
-        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []
-        self._planned: list[m.BufferPlan] = []
+        self._begins()
         self._inside = False
+
+    def _begins(self) -> None:
+        """Another graph."""
+        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []
+        # bytes of each buffer
+        self._new: list[int] = []
+        self._again: list[int] = []
+        self._is_planned = False
 
     def answer(self) -> tuple[m.GraphWork, ...] | m.Skipped:
         if self._graphs or not self.unavailable:
@@ -88,8 +97,7 @@ class GraphWatch(Source):
             return inner(model, *args, **named)
 
         def generate(this: Any) -> Any:
-            self.kernels = []
-            self._planned = []
+            self._begins()
             result = codegen(this)
             # with a name it is a subgraph that is compiled to be timed
             if not getattr(this, "name", None):
@@ -158,15 +166,15 @@ class GraphWatch(Source):
     def _plan(self, lines: Sequence[Any]) -> None:
         """Allocations as they stand after planning: each is one still, or reuses another's
         memory."""
-        named = [(type(line).__name__, line) for line in lines]
-        new = [_buffer_bytes(line.node) for name, line in named if name == "AllocateLine"]
-        # In place over an argument that is freed (``delete_old``), or over a buffer that is no
-        # longer read.
-        again = [_buffer_bytes(line.reused_as) for name, line in named if name == "ReuseLine"]
-        sizes = m.BufferPlan(
-            allocated=len(new), allocated_bytes=sum(new), reused=len(again), reused_bytes=sum(again)
-        )
-        self._planned.append(sizes)
+        self._is_planned = True
+        for line in lines:
+            kind = type(line).__name__
+            if kind == "AllocateLine":
+                self._new.append(_buffer_bytes(line.node))
+            # In place over an argument that is freed (``delete_old``), or over a buffer that is no
+            # longer read.
+            elif kind == "ReuseLine":
+                self._again.append(_buffer_bytes(line.reused_as))
 
     def _generated(self, graph: Any) -> None:
         if len(self._graphs) >= MAX_GRAPHS:
@@ -186,27 +194,28 @@ class GraphWatch(Source):
         compile_id = _compile_id()
         known = [work.bytes_moved for _, work, _ in self.kernels if work.bytes_moved is not None]
         not_given = m.Skipped("Inductor was not given this graph by Dynamo")
-        no_plan = m.Skipped("this wrapper of Inductor's plans its buffers in another way")
-        plans = self._planned
-        fields = m.BufferPlan.__struct_fields__
-        self._graphs.append(
-            m.GraphWork(
-                compile_id=compile_id,
-                backward=backward,
-                eager=self._eager.get((compile_id, backward), not_given),
-                kernels=len(self.kernels),
-                generated=sum(name.startswith(("triton_", "cpp_")) for name, _, _ in self.kernels),
-                moved_bytes=sum(known),
-                unknown=len(self.kernels) - len(known),
-                needed_bytes=sum(needed.values()),
-                buffers=m.BufferPlan(
-                    **{name: sum(getattr(plan, name) for plan in plans) for name in fields}
-                )
-                if plans
-                else no_plan,
-                **({"saved": saved} if backward and (saved := self._saved.get(compile_id)) else {}),
-            )
+        work = m.GraphWork(
+            compile_id=compile_id,
+            backward=backward,
+            eager=self._eager.get((compile_id, backward), not_given),
+            kernels=len(self.kernels),
+            generated=sum(name.startswith(("triton_", "cpp_")) for name, _, _ in self.kernels),
+            moved_bytes=sum(known),
+            unknown=len(self.kernels) - len(known),
+            needed_bytes=sum(needed.values()),
+            buffers=NO_PLAN,
         )
+        if self._is_planned:
+            buffers = m.BufferPlan(
+                allocated=len(self._new),
+                allocated_bytes=sum(self._new),
+                reused=len(self._again),
+                reused_bytes=sum(self._again),
+            )
+            work = replaced(work, buffers=buffers)
+        if backward and compile_id in self._saved:
+            work = replaced(work, saved=self._saved[compile_id])
+        self._graphs.append(work)
 
 
 def _compile_id() -> str:

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
-from kgprof.record.python_stack import described, upwards
+from kgprof.record.python_stack import Stack, described, upwards
 from kgprof.record.source import Source, aside, replace
 from kgprof.record.tensor_memory import (
     OperatorWatch,
@@ -95,7 +95,7 @@ class HandmadeGraphs(Source):
             replace(self._class, hook.__name__, hook, undo)
 
     @aside
-    def _begun(self, graph: Any, frames: tuple[FrameType, ...]) -> None:
+    def _begun(self, graph: Any, frames: Stack) -> None:
         self._by_graph.pop(graph, None)  # it may be captured again
         if frames and len(self._known) < WATCHED:
             known = self._by_graph[graph] = _Graph(
@@ -105,17 +105,17 @@ class HandmadeGraphs(Source):
             known.__enter__()  # type: ignore[no-untyped-call]
 
     @aside
-    def _ended(self, graph: Any, frames: tuple[FrameType, ...]) -> None:
+    def _ended(self, graph: Any, frames: Stack) -> None:
         if (known := self._by_graph.get(graph)) is not None:
             known.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             known.find_holders(frames)
 
     @aside
-    def _replayed(self, graph: Any, frames: Callable[[], tuple[FrameType, ...]]) -> None:
+    def _replayed(self, graph: Any, frames: Callable[[], Stack]) -> None:
         if (known := self._by_graph.get(graph)) is not None and known.counted(self._calls.current):
             known.replayed(frames())
 
-    def _frames(self) -> tuple[FrameType, ...]:
+    def _frames(self) -> Stack:
         """The project's, innermost first; none for a graph of torch's own, which is no business of
         the program's."""
         above = tuple(islice(upwards(sys._getframe(2)), 64))
@@ -132,7 +132,7 @@ class _Graph(OperatorWatch):
         made: dict[int, Any],
         device: str,
         call: int,
-        frames: tuple[FrameType, ...],
+        frames: Stack,
         above: Callable[[], Any],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -164,7 +164,7 @@ class _Graph(OperatorWatch):
             if (storage := storage_of(value)) is not None:
                 yield value, StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
-    def find_holders(self, frames: tuple[FrameType, ...]) -> None:
+    def find_holders(self, frames: Stack) -> None:
         """At the end of the capture: the variables that hold what it read, and the results that
         somebody holds."""
         self._outputs = [output for output in self._outputs if output[0]() is not None]
@@ -205,7 +205,7 @@ class _Graph(OperatorWatch):
         self._seen += 1
         return self._seen <= m.REPLAYS_WATCHED
 
-    def replayed(self, frames: tuple[FrameType, ...]) -> None:
+    def replayed(self, frames: Stack) -> None:
         if not frames:
             return
         for read in self._inputs.values():
@@ -224,10 +224,7 @@ class _Graph(OperatorWatch):
 
     def record(self) -> m.HandmadeGraph:
         call, frames = self._captured
-        wrong = (
-            m.GraphTensor(what=what, name=name, shape=shape, at=at, replays=replays)
-            for (what, name, shape, at), replays in self._wrong.items()
-        )
+        wrong = (m.GraphTensor(*tensor, replays) for tensor, replays in self._wrong.items())
         return m.HandmadeGraph(
             captured_in=call, frames=frames, replays=dict(self._replays), wrong=tuple(wrong)
         )
@@ -241,7 +238,8 @@ class _Read:
         self.at = at
         self._dtype = answer(tensor, lambda one: one.dtype)
         self.shape: tuple[int, ...] = answer(tensor, lambda one: tuple(one.shape)) or ()
-        self._tensor, self._version = weakref.ref(tensor), version_of(tensor)
+        self._tensor = weakref.ref(tensor)
+        self._version = version_of(tensor)
         self.holders: list[Holder] = []
 
     def lacks(self) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, KgprofError
@@ -99,10 +99,9 @@ def asked(
     except KeyboardInterrupt:
         say("interrupted: the report omits the remaining HolisticTraceAnalysis results")
     runs = tuple(
-        msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic))
-        for run in recording.runs
+        replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs
     )
-    return msgspec.structs.replace(recording, runs=runs)
+    return replace(recording, runs=runs)
 
 
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
@@ -173,8 +172,8 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     alone = (
         "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
     )
-    answers: dict[str, Rows] = {}
-    calls: list[m.HolisticCall] = []
+    answers = {}
+    calls = []
     # With its default of ten names, the others' figures become figures of their sum.
     each = {"visualize": False, "num_kernels": 10**6, "duration_ratio": 1.0}
     for name, call, unless in (  # and why it is not called where it cannot be right
@@ -198,8 +197,9 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
                 answers[name] = _rows(call())
                 outcome = OK if answers[name] else EMPTY
             except Exception as error:  # noqa: BLE001  and what it raised is the answer
-                outcome, reason = RAISED, _words(error)
-        calls.append(m.HolisticCall(name=name, outcome=outcome, reason=reason))
+                outcome = RAISED
+                reason = _words(error)
+        calls.append(m.HolisticCall(name, outcome, reason))
     installed = {distribution.metadata["Name"].lower() for distribution in metadata.distributions()}
     versions = {name: metadata.version(name) for name in PACKAGES if name.lower() in installed}
     return m.Holistic(versions=versions, calls=tuple(calls), ranks=(_figures(answers),))

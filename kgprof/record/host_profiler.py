@@ -36,7 +36,7 @@ def host_pass(session: Session, device: torch.device, options: m.Options) -> m.H
     return host_table(profiler.getstats(), clock.stop())
 
 
-def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> m.HostPass:
+def host_table(entries: Iterable[Any], step_us: timing.Times) -> m.HostPass:
     """The functions with the most self time. ``entries``: cProfile's, of those steps."""
     each = (_row(entry) for entry in entries)
     told = [row for row in each if not row.function.startswith(LAST_SEEN)]

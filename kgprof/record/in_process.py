@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-import os
 import platform
 import time
 import warnings
@@ -225,7 +224,7 @@ def _environment(device: torch.device) -> m.Environment:
         cpu_name=platform.processor(),
         torch_threads=torch.get_num_threads(),
         platform=platform.platform(),
-        flags=flags(os.environ),
+        flags=flags(),
     )
 
 

@@ -42,7 +42,7 @@ def record_in_turn(
     *,
     looks: Sequence[int],
     decided: Callable[[int], bool],
-    redact: Callable[[str], str] = str,
+    redact: recorder.Redact = str,
 ) -> bool:
     """Both Recordings, with at most as many pairs as the last of ``looks``; whether it came to its
     end.
@@ -101,7 +101,7 @@ def _can_take_turns(sides: tuple[Side, Side]) -> bool:
 
 
 def _begun(
-    options: m.Options, side: Side, scratch: Path, progress: Progress, redact: Callable[[str], str]
+    options: m.Options, side: Side, scratch: Path, progress: Progress, redact: recorder.Redact
 ) -> recorder.Recorder:
     name = side.told.side.upper()
     scratch.mkdir(exist_ok=True)

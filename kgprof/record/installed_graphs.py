@@ -10,9 +10,8 @@ follows.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kgprof.record.source import Source, aside, replace
 
@@ -69,13 +68,13 @@ class InstalledGraphs(Source):
         """Takes off what nobody listens through any more; below a layer that is in use it has to
         wait for that one."""
         _listening.remove(self)
-        for standing in _standing:
-            while standing.layers and standing.layers[-1].owner not in _listening:
-                layer = standing.layers.pop()
+        for scope, name, layers in _standing:
+            while layers and layers[-1].owner not in _listening:
+                layer = layers.pop()
                 # Else Dynamo has dropped the code that called it.
-                if standing.scope.get(standing.name) is layer.replacement:
-                    standing.scope[standing.name] = layer.below
-        _standing[:] = [standing for standing in _standing if standing.layers]
+                if scope.get(name) is layer.replacement:
+                    scope[name] = layer.below
+        _standing[:] = [standing for standing in _standing if standing[-1]]
         if not _listening:
             _patch.close()
 
@@ -93,26 +92,17 @@ def compile_id_of(output: Any) -> str:
     return str(output.dynamo_compile_id or "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Layer:
+class _Layer(NamedTuple):
     owner: InstalledGraphs
     replacement: Graph
     below: Graph
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Standing:
-    """One graph of a module, with what stands around it, innermost first."""
-
-    scope: dict[str, Any]
-    name: str
-    layers: list[_Layer]
-
-
 def _put_on(output_graph: Any) -> None:
     """Once for all that listen: taken off in any order, patches of patches would leave some
     standing."""
-    original, compiler = vars(output_graph)[INSTALL], vars(output_graph).get(COMPILE)
+    original = vars(output_graph)[INSTALL]
+    compiler = vars(output_graph).get(COMPILE)
 
     def install(this: Any, name: str, value: Any) -> None:
         if not name.startswith(PREFIX):
@@ -123,9 +113,9 @@ def _put_on(output_graph: Any) -> None:
             below = layers[-1].replacement if layers else value
             replacement = owner.put_around(this, below, owner._captured.pop(id(this), None))
             if replacement is not None:
-                layers.append(_Layer(owner=owner, replacement=replacement, below=below))
+                layers.append(_Layer(owner, replacement, below))
         original(this, name, layers[-1].replacement if layers else value)
-        _standing.append(_Standing(scope=this.global_scope, name=name, layers=layers))
+        _standing.append((this.global_scope, name, layers))
 
     def compiling(this: Any, *args: Any, **named: Any) -> Any:
         for owner in _listening:
@@ -155,5 +145,6 @@ def _is_restart(error: Exception) -> bool:
 
 
 _listening: list[InstalledGraphs] = []
-_standing: list[_Standing] = []
+# each graph of a module, under its name there, with what stands around it, innermost first
+_standing: list[tuple[dict[str, Any], str, list[_Layer]]] = []
 _patch = ExitStack()

@@ -15,7 +15,6 @@ import linecache
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
@@ -28,36 +27,28 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # What stands between a loop and a call that some iteration may leave out, or make several times.
 NOT_ALWAYS = (
-    *(ast.If, ast.IfExp, ast.BoolOp, ast.ExceptHandler, ast.Match),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    ast.If,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.ExceptHandler,
+    ast.Match,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
 )
 Position = tuple[int, int]  # line, and column in bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop statement, and the function that it stands in."""
-
-    code: CodeType
-    line: int
+# The loop that a call stands in, and whether every iteration of it makes the call, and once.
+Place = tuple[m.SourceLine, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call stands. ``is_always_made``: in every iteration of its loop, and once."""
-
-    loop: Loop
-    is_always_made: bool
-
-
-class _InOneCall:
-    """What marks the frame of a call, so that it is known again while the call runs.
+def _in_one_call(frame: FrameType, event: str, argument: object) -> None:
+    """Marks the frame of a call, so that it is known again while the call runs.
 
     Python reads ``f_trace`` only of a program that is being traced, and then calls it.
     """
-
-    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        return None
 
 
 class Iterations:
@@ -66,7 +57,7 @@ class Iterations:
     def __init__(self, project: ProjectFiles) -> None:
         self._project = project
         self._places: dict[tuple[CodeType, int], Place | None] = {}
-        self.loop: Loop | None = None
+        self.loop: m.SourceLine | None = None
         self._last = -1  # the instruction of the last call in it
         self._is_refused = False
         self.begun = 0
@@ -78,14 +69,6 @@ class Iterations:
         """Whether the iterations that are over made more than one call each."""
         return not self._is_refused and self.calls > 1 and self.calls >= 2 * (self.begun - 1)
 
-    @property
-    def location(self) -> m.SourceLine | None:
-        loop = self.loop
-        if loop is None:
-            return None
-        code = loop.code
-        return m.SourceLine(file=code.co_filename, line=loop.line, function=code.co_name)
-
     def begins(self, wrapper: FrameType) -> bool:
         """Whether this call, of the frame of torch's wrapper, is the first of an iteration."""
         found = None
@@ -93,18 +76,18 @@ class Iterations:
             found = self._around(wrapper)
         if found is None:
             return False
-        place, frame, inner = found
-        if place.loop != self.loop:
+        (loop, is_always_made), frame, inner = found
+        if loop != self.loop:
             if self.loop is not None and self.has_several_calls:
                 return False  # calls of another loop: they are not counted here
-            self.loop, self._last, self._is_refused = place.loop, sys.maxsize, False
+            self.loop, self._last, self._is_refused = loop, sys.maxsize, False
             self.begun = self.calls = 0
-        self._is_refused = self._is_refused or not place.is_always_made
+        self._is_refused = self._is_refused or not is_always_made
         self.calls += 1
-        if isinstance(inner.f_trace, _InOneCall):
+        if inner.f_trace is _in_one_call:
             return False
         inner.f_trace_lines = False
-        inner.f_trace = _InOneCall()
+        inner.f_trace = _in_one_call
         begins = frame.f_lasti <= self._last
         self._last = frame.f_lasti
         self.begun += begins
@@ -145,7 +128,8 @@ def _place(frame: FrameType) -> Place | None:
     call = path[-1]
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         always = always and not hasattr(builtins, call.func.id)  # map() makes several calls
-    return Place(loop=Loop(frame.f_code, loop.lineno), is_always_made=always)
+    code = frame.f_code
+    return m.SourceLine(code.co_filename, loop.lineno, code.co_name), always
 
 
 @cache

@@ -1,6 +1,7 @@
 """What the parent asks of a child process, and the lines that the child sends back while it
 works."""
 
+import os
 import re
 import signal
 import traceback
@@ -56,12 +57,13 @@ class Checkout(m.Model):
     home: str = ""
 
 
-class Job(m.Model):
+class Job(m.Model, kw_only=False):
     """One child's work; it lies as JSON in the scratch folder."""
 
     task: Task
     options: m.Options
-    parent_pid: int  # the child ends itself when this process is gone
+    # the child ends itself when this process is gone
+    parent_pid: int = msgspec.field(default_factory=os.getpid)
     recording: str = ""  # the Recording's folder; empty while there is none (PLAN)
     answer: str = ""  # PLAN's and TRIAL's answer is written here
     function: str = ""  # TRIAL: "module:name" of what answers
@@ -95,6 +97,11 @@ class Job(m.Model):
     collectives: str = ""
 
     @property
+    def compiles_its_run(self) -> bool:
+        """Whether Inductor may be needed."""
+        return self.key is not None and self.key.mode != m.EAGER
+
+    @property
     def is_rerun(self) -> bool:
         """Of a script, which has printed everything before: under one pass that needs a run of its
         own, or none."""
@@ -113,7 +120,7 @@ class Done(m.Model, tag_field="event", tag="done"):
     """Everything asked for is written."""
 
 
-class Failed(m.Model, tag_field="event", tag="failed"):
+class Failed(m.Model, kw_only=False, tag_field="event", tag="failed"):
     """An exception ended the child. ``exit_code`` is set when it was one of kgprof's own errors."""
 
     message: str
@@ -142,15 +149,8 @@ def describe_failure(error: BaseException) -> Failed:
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
         unwritable = isinstance(error, OutputError)
-        code = error.exit_code
-        return Failed(
-            message=error.message,
-            hint=error.hint,
-            traceback=text,
-            exit_code=code,
-            unwritable=unwritable,
-        )
-    return Failed(message=_last_line(error), traceback=text, through=listeners_in(error))
+        return Failed(error.message, error.hint, text, error.exit_code, unwritable=unwritable)
+    return Failed(_last_line(error), traceback=text, through=listeners_in(error))
 
 
 def _of_the_workload(error: BaseException) -> BaseException:
@@ -179,7 +179,7 @@ def failure(
         found = m.Location(raised.filename, raised.lineno, text=text)
     if found is None:
         return None
-    return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
+    return m.Failure(_last_line(raised), found, step, steps)
 
 
 def own_line(error: BaseException, is_own: Callable[[str], bool]) -> m.Location | None:
@@ -195,8 +195,11 @@ def not_asked_for(options: m.Options, name: m.PassName) -> str:
     """Why there is no such pass, where the options are the reason; otherwise empty."""
     if options.wants(name):
         return ""
-    return (
-        "only the COMPILE pass was requested"
-        if options.passes == (m.PassName.COMPILE,)
-        else f"{name.upper()} was not requested"
-    )
+    if options.passes == (m.PassName.COMPILE,):
+        return "only the COMPILE pass was requested"
+    return f"{name.upper()} was not requested"
+
+
+def asks_for_child_b(options: m.Options) -> bool:
+    """Whether any pass is wanted that child B makes."""
+    return any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)

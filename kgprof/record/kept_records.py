@@ -28,36 +28,54 @@ TEXTS = {"dynamo_output_graph": m.GRAPH, "inductor_output_code": m.CODE}
 KEPT_RECORDS = frozenset(
     (
         "str",  # file names in stacks are numbers that these explain
-        *("dynamo_start", "create_symbol", "link", SPECIALIZED),
-        *(
-            "compilation_metrics",
-            "bwd_compilation_metrics",
-            "aot_autograd_backward_compilation_metrics",
-        ),
-        *("describe_storage", "describe_tensor", "describe_source"),
+        "dynamo_start",
+        "create_symbol",
+        "link",
+        SPECIALIZED,
+        "compilation_metrics",
+        "bwd_compilation_metrics",
+        "aot_autograd_backward_compilation_metrics",
+        "describe_storage",
+        "describe_tensor",
+        "describe_source",
     )
 )
 KEPT_ARTIFACTS = frozenset(
     (
-        *("dynamo_graph_break_reason", "recompile_reasons"),
-        *("fx_graph_cache_hit", "fx_graph_cache_miss", "fx_graph_cache_bypass"),
-        *("aotautograd_cache_hit", "aotautograd_cache_miss", "aotautograd_cache_bypass"),
-        *("aot_forward_graph_fw_metadata", "cudagraph_skip_reason"),
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "fx_graph_cache_hit",
+        "fx_graph_cache_miss",
+        "fx_graph_cache_bypass",
+        "aotautograd_cache_hit",
+        "aotautograd_cache_miss",
+        "aotautograd_cache_bypass",
+        "aot_forward_graph_fw_metadata",
+        "cudagraph_skip_reason",
     )
 )
 # The spans in chromium_event records that tell the stages of a compilation apart.
 KEPT_SPANS = frozenset(
     (
-        *("dynamo", "entire_frame_compile", "backend_compile", "entire_backward_compile"),
-        *("create_aot_dispatcher_function", "inductor_compile", "_recursive_post_grad_passes"),
-        *("Scheduler.__init__", "code_gen", "GraphLowering.compile_to_fn"),
-        *("async_compile.wait", "async_compile.precompile", "compile_file"),
-        *(
-            "inductor_codecache_torch_key",
-            "CacheBase.get_system.triton_key",
-            "PyCodeCache.load_by_key_path",
-        ),
-        *("AOTAutogradCache.inductor_load", "TritonBundler.collect", "TritonBundler.read_and_emit"),
+        "dynamo",
+        "entire_frame_compile",
+        "backend_compile",
+        "entire_backward_compile",
+        "create_aot_dispatcher_function",
+        "inductor_compile",
+        "_recursive_post_grad_passes",
+        "Scheduler.__init__",
+        "code_gen",
+        "GraphLowering.compile_to_fn",
+        "async_compile.wait",
+        "async_compile.precompile",
+        "compile_file",
+        "inductor_codecache_torch_key",
+        "CacheBase.get_system.triton_key",
+        "PyCodeCache.load_by_key_path",
+        "AOTAutogradCache.inductor_load",
+        "TritonBundler.collect",
+        "TritonBundler.read_and_emit",
     )
 )
 # the names of all of them
@@ -68,6 +86,7 @@ KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a gr
 SETTINGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 
 Metadata = Mapping[str, Any]
+Lines = Iterator[dict[str, Any]]
 
 
 def is_kept(metadata: Metadata, payload: str | None) -> bool:
@@ -94,9 +113,7 @@ class KeptRecords:
             text = payload[: min(TEXT_CHARACTERS, room)]
             name = compile_id(metadata)
             cut = len(payload) - len(text)
-            self.texts.append(
-                m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call)
-            )
+            self.texts.append(m.CompiledText(name, what, text, cut, call))
         if not is_kept(metadata, payload):
             return
         size = len(payload or "") + 200
@@ -104,7 +121,7 @@ class KeptRecords:
             self.left_out += 1
             return
         self.size_bytes += size
-        self.records.append(m.TraceRecord(metadata=metadata, payload=payload, call=call))
+        self.records.append(m.TraceRecord(metadata, payload, call))
 
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -120,7 +137,7 @@ def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
             packed.write((json.dumps(line, default=str) + "\n").encode())
 
 
-def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:
+def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Lines:
     """For the file of records, cut to their limits; ``left_out`` counts those that were not kept
     for want of room."""
     settings_seen = False

@@ -68,6 +68,7 @@ _FRAME = re.compile(
 
 # "kernel name:number of the call", as in Inductor's own artifact
 Note = Callable[[str, m.KernelWork], None]
+Origins = m.KernelOrigins | m.Skipped
 
 
 class KernelProvenance(Source):
@@ -87,7 +88,7 @@ class KernelProvenance(Source):
         self._keys = {""}
         self._graphs = GraphWatch()
 
-    def answer(self) -> m.KernelOrigins | m.Skipped:
+    def answer(self) -> Origins:
         """For the Recording; what is called outside of compiled code comes beside it
         (EagerCalls.beside)."""
         if not self.origins:
@@ -190,7 +191,7 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
     if not inside:
         return None
     last = inside[-1]
-    return m.SourceLine(file=last["file"], line=int(last["line"]), function=last["function"])
+    return m.SourceLine(last["file"], int(last["line"]), last["function"])
 
 
 class CachedAsEver(Source):
@@ -336,7 +337,7 @@ def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
     kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
-    reads: list[Any] = []
+    reads = []
     for node in nodes:
         # What a scatter writes into is among its reads, as a whole; it is there for the order of
         # the kernels.

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.errors import InputError
 from kgprof.reading import kineto, layout, timeline
@@ -49,22 +51,16 @@ _RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
 _GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")
 
 
-class Found(m.Model):
+class Found(m.Model, kw_only=False):
     """One readable trace, and what the header of the Recording needs of it."""
 
     path: Path
     within: Path | None  # the folder that was named, for a file that was not
     head: Mapping[str, Any]  # what the file says before its events
-    size_bytes: int
-    against: bool
+    file: m.TraceFile  # whose rank is the trace's, or else its name's
     on_device: bool
-    countable: bool  # holds an operator, a kernel, a copy or a fill
-    step_us: tuple[float, ...]
-    cpp_kernel_profile: bool
-    world_size: int | None
-    rank: int | None  # as the trace says, else as its name does
+    traced: m.TracePass | m.Skipped  # a trace holds an operator, a kernel, a copy or a fill
     rank_in_trace: bool
-    backend: str
 
 
 def _number(value: Any) -> int | None:
@@ -125,7 +121,7 @@ def read_files(
 
     Raises InputError where none of either side can.
     """
-    every: list[Found] = []
+    every = []
     unread: list[str] = []
     for named, is_against in ((paths, False), (against, True)):
         files, found, refused = find(named), list[Found](), len(unread)
@@ -144,7 +140,7 @@ def read_files(
             raise InputError(
                 f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused]
             )
-        every += sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
+        every += sorted(found, key=_by_rank)
     return tuple(every), tuple(unread)
 
 
@@ -162,26 +158,36 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
             "; ".join(("it has no complete event (ph X)", *trace.warnings)), path=file.name
         )
     on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
-    steps = timeline.profiler_steps(columns)
+    traced: m.TracePass | m.Skipped = m.Skipped("the trace has neither operators nor GPU kernels")
+    if on_device or columns.of_category("cpu_op").any():
+        steps = timeline.profiler_steps(columns)
+        traced = m.TracePass(
+            step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
+            trace_file=layout.TRACE_FILES[m.PassName.TRACE],
+            cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+        )
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    rank = _number(distributed.get("rank"))
+    rank = in_trace = _number(distributed.get("rank"))
     named = _RANK_IN_NAME.search(file.name)
-    return Found(
-        path=file,
-        within=within,
-        head=head,
+    if rank is None and named:
+        rank = int(named[1])
+    stem = file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+    name = f"rank{rank}" if rank is not None else stem or file.name
+    described = m.TraceFile(
+        key=m.RunKey(f"against-{name}" if against else name, m.AS_IS),
+        file=str(file),
         size_bytes=size_bytes,
-        against=against,
-        on_device=on_device,
-        countable=on_device or bool(columns.of_category("cpu_op").any()),
-        step_us=tuple(((steps[:, 1] - steps[:, 0]) / 1000).tolist()),
-        cpp_kernel_profile=any(_GENERATED_CPP.match(name) for name in columns.names),
+        rank=rank,
         world_size=_number(distributed.get("world_size")),
-        rank=int(named[1]) if rank is None and named else rank,
-        rank_in_trace=rank is not None,
         backend=str(distributed.get("backend") or ""),
+        against=against,
     )
+    return Found(file, within, head, described, on_device, traced, in_trace is not None)
+
+
+def _by_rank(one: Found) -> tuple[bool, int, str]:
+    return one.file.rank is None, one.file.rank or 0, one.file.file
 
 
 # ---------------------------------------------------------------- the Recording
@@ -202,19 +208,10 @@ def record_files(
     written.
     """
     found, unread = read_files(paths, against, progress)
-    keys = foreign.run_keys(map(_name, found), "file", 2)
+    keys = foreign.run_keys((one.file.key.strategy for one in found), "file", 2)
     files = tuple(
-        m.TraceFile(
-            key=key,
-            file=str(one.path),
-            size_bytes=one.size_bytes,
-            rank=one.rank,
-            world_size=one.world_size,
-            backend=one.backend,
-            against=one.against,
-            notes=(*_notes(one, found), *(unread if one is found[0] else ())),
-        )
-        for one, key in zip(found, keys, strict=True)
+        replace(one.file, key=key, notes=(*_notes(one, found), *(() if number else unread)))
+        for number, (one, key) in enumerate(zip(found, keys, strict=True))
     )
     properties = [one.head.get("deviceProperties") for one in found]
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
@@ -239,27 +236,18 @@ def record_files(
     return folder, unread
 
 
-def _name(one: Found) -> str:
-    """``rank0``, or the file's own name."""
-    stem = one.path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-    name = f"rank{one.rank}" if one.rank is not None else stem or one.path.name
-    return f"against-{name}" if one.against else name
-
-
 def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
-    side = [other for other in every if other.against == one.against]
+    side = [other.file for other in every if other.file.against == one.file.against]
+    rank = one.file.rank
     if one.head.get("with_stack"):
         yield "recorded with stacks (with_stack), which slows down everything on the CPU"
-    if one.rank is not None and not one.rank_in_trace:
+    if rank is not None and not one.rank_in_trace:
         yield "the trace does not name its rank (distributedInfo), so the file name decides"
-    if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
-        yield (
-            f"{same} files are of rank {one.rank}: all are shown, but ranks are compared "
-            "by the first"
-        )
-    if (size := one.world_size) is None:
+    if rank is not None and (same := sum(other.rank == rank for other in side)) > 1:
+        yield f"{same} files are of rank {rank}: all are shown, but ranks are compared by the first"
+    if (size := one.file.world_size) is None:
         return
-    if one is side[0] and (
+    if one.file is side[0] and (
         lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})
     ):
         shown = ", ".join(map(str, lacking[:8])) + (", ..." if len(lacking) > 8 else "")
@@ -273,20 +261,14 @@ def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
 
 
 def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
-    key = file.key
-    if one.countable:
-        kept = layout.run_folder(folder, key) / layout.TRACE_FILES[m.PassName.TRACE]
-        _keep(one, kept)
-        traced: m.TracePass | m.Skipped = m.TracePass(
-            step_us=one.step_us,
-            trace_file=kept.name,
-            cpp_kernel_profile=one.cpp_kernel_profile,
-        )
-    else:
-        traced = m.Skipped("the trace has neither operators nor GPU kernels")
-    foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
+    run = layout.run_folder(folder, file.key)
+    if isinstance(one.traced, m.TracePass):
+        _keep(one, run / one.traced.trace_file)
+    foreign.write_run(
+        folder, file.key, m.PassName.TRACE, one.traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF
+    )
     origins = m.Skipped("a Kineto trace does not name the source lines of kernels")
-    store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
+    store.write_json(run / layout.KERNEL_ORIGINS, origins)
 
 
 def _keep(one: Found, kept: Path) -> None:

@@ -48,7 +48,7 @@ KEPT = 20  # tensors of a rung that are kept, the worst first
 Arrays = Mapping[str, "np.ndarray"]
 
 
-class Question(m.Model):
+class Question(m.Model, kw_only=False):
     """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
 
     rung: m.Rung
@@ -75,14 +75,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
         return m.Skipped("a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
-    question = Question(
-        rung=m.Rung.FLOAT64,
-        strategy=of.strategy,
-        cell=cell,
-        device=of.device,
-        folder=str(of.scratch),
-        steps=steps,
-    )
+    question = Question(m.Rung.FLOAT64, of.strategy, cell, of.device, str(of.scratch), steps)
     wanted = [rung for rung in m.Rung if rung is not m.Rung.MODE or own]
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = dict.fromkeys(wanted, TIME_UP)
     # What the program itself will run before the rungs between: if the time is up, that one has
@@ -91,26 +84,14 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     for rung in sorted(rungs, key=lambda rung: rung not in soonest):
         of.on_phase(f"correctness ladder: {rung}")
         rungs[rung] = of.answered(FUNCTION, replace(question, rung=rung), m.RungResult)
-    first = next(
-        (
-            rung
-            for rung, found in rungs.items()
-            if isinstance(found, m.RungResult) and found.differs
-        ),
-        None,
-    )
+    found = rungs.items()
+    different = [r for r, one in found if isinstance(one, m.RungResult) and one.differs]
+    first = different[0] if different else None
     minified: m.Minified | m.Skipped = m.Skipped("no rung differs")
     if first is not None:
         of.on_phase(f"smallest graph that differs: {first}")
         minified = minifier.smallest(replace(question, rung=first, folder=str(output)), of)
-    return m.Ladder(
-        strategy=of.strategy,
-        cell=cell.name,
-        steps=steps,
-        rungs=tuple(rungs.items()),
-        first=first,
-        minified=minified,
-    )
+    return m.Ladder(of.strategy, cell.name, steps, tuple(rungs.items()), first, minified)
 
 
 # ---------------------------------------------------------------- from here on in the child
@@ -160,33 +141,24 @@ def measure(question_json: bytes, options: m.Options, write: Write) -> None:
         )
         write(m.Skipped("eager mode left nothing to compare with" if arrays else nothing))
         return
-    own = (
-        _own_comparison(workload, question, arrays, job)
-        if has_its_own_comparison(workload)
-        else None
+    found = []
+    note = part or gradients.note
+    result = m.RungResult(differs=False, seconds=seconds, compared=0, note=note)
+    if has_its_own_comparison(workload):
+        agreement, metrics = _own_comparison(workload, question, arrays, job)
+        result = replace(result, agreement=agreement, metrics=tuple(metrics))
+    elif question.rung is not m.Rung.FLOAT64:
+        found = list(differences(arrays, eager, wide))
+        found.sort(key=lambda each: (-each.differing, -each.max_abs))
+        result = replace(result, compared=len(found), tensors=tuple(found[:KEPT]))
+    judged = result.agreement
+    is_judged_different = (
+        isinstance(judged, m.RunAgreement) and judged.verdict is m.AgreementVerdict.DIFFERENT
     )
-    held = own is None and question.rung is not m.Rung.FLOAT64
-    found = (
-        sorted(differences(arrays, eager, wide), key=lambda each: (-each.differing, -each.max_abs))
-        if held
-        else []
-    )
-    agreement, metrics = own or (None, ())
-    judged_different = (
-        isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
-    )
-    compared = question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
-    write(
-        m.RungResult(
-            differs=compared and (judged_different or any(each.differing for each in found)),
-            seconds=seconds,
-            compared=len(found),
-            tensors=tuple(found[:KEPT]),
-            agreement=agreement,
-            metrics=tuple(metrics),
-            note=part or gradients.note,
-        )
-    )
+    if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER):
+        differs = is_judged_different or any(each.differing for each in found)
+        result = replace(result, differs=differs)
+    write(result)
 
 
 @contextmanager

@@ -24,8 +24,13 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.source import Source, aside, replace
 
 LAUNCHERS = (
-    *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
-    *("accelerate.commands.launch", "deepspeed.launcher.runner"),
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
 )
 # in a word of the command: Inductor's own processes
 NOT_ITS_WORK = ("torch._inductor", "compile_worker")

@@ -61,7 +61,7 @@ class LineSamples:
             if is_own is None:
                 return None
             if is_own:
-                return m.SourceLine(file=file, line=frame.f_lineno, function=code.co_qualname)
+                return m.SourceLine(file, frame.f_lineno, code.co_qualname)
             frame = frame.f_back
         return None
 

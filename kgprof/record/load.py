@@ -21,11 +21,14 @@ _COLUMNS = 8
 _IDLE = (3, 4)
 # Of a process, behind its name: its group; its own time in user and system, and that of its
 # children which have ended.
-_GROUP, _TIMES = 2, slice(11, 15)
+_GROUP = 2
+_TIMES = slice(11, 15)
 # The kernel counts in ticks of 10 ms: a shorter time says nothing.
 SHORTEST_S = 0.2
 LOOKS_S = 0.5  # as long as one look before the start takes
 BETWEEN_S = 5.0  # from one look to the next, while kgprof waits
+
+Looked = m.Load | m.Skipped
 
 
 class Moment(NamedTuple):
@@ -35,21 +38,20 @@ class Moment(NamedTuple):
     cores: int
 
 
-class LoadWatch:
-    """From its making to ``answer``."""
+def load_from_now(proc: Path = PROC) -> Callable[[], Looked]:
+    """What is called at the end, and says what others did meanwhile."""
+    first = _now(proc)
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
-        self._from = _now(proc)
+    def answer() -> Looked:
+        last = _now(proc)
+        if isinstance(first, m.Skipped) or isinstance(last, m.Skipped):
+            return m.first_skipped(first, last)
+        return between(first, last, os.sysconf("SC_CLK_TCK"))
 
-    def answer(self) -> m.Load | m.Skipped:
-        last = _now(self._proc)
-        if isinstance(self._from, m.Skipped) or isinstance(last, m.Skipped):
-            return m.first_skipped(self._from, last)
-        return between(self._from, last, os.sysconf("SC_CLK_TCK"))
+    return answer
 
 
-def between(first: Moment, last: Moment, ticks_per_s: int) -> m.Load | m.Skipped:
+def between(first: Moment, last: Moment, ticks_per_s: int) -> Looked:
     seconds = last.at_s - first.at_s
     if seconds < SHORTEST_S:
         return m.Skipped(f"{1000 * seconds:.0f} ms are too short for the kernel's clock")
@@ -97,19 +99,19 @@ def _own_ticks(proc: Path) -> Iterator[int]:
                     yield sum(map(int, columns[_TIMES]))
 
 
-def look(seconds: float = LOOKS_S) -> m.Load | m.Skipped:
+def look(seconds: float = LOOKS_S) -> Looked:
     """What others do just now; takes so long."""
-    watch = LoadWatch()
+    load = load_from_now()
     time.sleep(seconds)
-    return watch.answer()
+    return load()
 
 
 def wait_for_idle(
     at_most_s: float,
     told: Callable[[m.Load, float], object],
-    looks: Callable[[], m.Load | m.Skipped] = look,
+    looks: Callable[[], Looked] = look,
     sleep: Callable[[float], None] = time.sleep,
-) -> m.Load | m.Skipped:
+) -> Looked:
     """The last look: the first at which the machine is not busy, or the one at the end.
 
     ``told``: at each look at a busy machine, with the seconds that have passed.

@@ -11,7 +11,6 @@ arithmetic, so that it follows the clock.
 """
 
 import statistics
-from collections.abc import Callable
 
 # Bound here, because the clocks of TIMING are replaced in its tests and these readings are none of
 # theirs.
@@ -20,6 +19,7 @@ from time import perf_counter_ns as _now
 import torch
 
 from kgprof import model as m
+from kgprof.workloads.protocol import Step
 
 REPEATS = 5  # of which the median counts
 DISPATCHES = 200  # below the 1,024 launches that a CUDA stream takes before the host has to wait
@@ -94,7 +94,7 @@ class MachineClock:
             self._operator(self._from, out=self._into)
 
 
-def timed_us(call: Callable[[], object], device: torch.device) -> float:
+def timed_us(call: Step, device: torch.device) -> float:
     """Microseconds of the work of one call: by CUDA events, or by the clock of the host."""
     if device.type != "cuda":
         began = _now()

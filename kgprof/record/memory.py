@@ -19,10 +19,11 @@ from kgprof.record.run import Run
 from kgprof.record.source import listening, unavailable
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import TensorProbe
-from kgprof.workloads.protocol import BufferSession, Session
+from kgprof.workloads.protocol import BufferSession, Session, Step
 
 FORGET_THE_PEAK = "5"
-CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
 NOT_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 
 
@@ -100,17 +101,22 @@ class Peaks:
     def answer(self) -> m.MemoryPeaks:
         device = self._device
         timing.synchronize(device)
-        pools = _graph_pools(device) if self._on_gpu else []
-        return m.MemoryPeaks(
-            allocated_bytes=torch.cuda.max_memory_allocated(device)
-            if self._on_gpu
-            else NOT_ON_A_CPU,
-            reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
+        peaks = m.MemoryPeaks(
+            allocated_bytes=NOT_ON_A_CPU,
+            reserved_bytes=NOT_ON_A_CPU,
             resident_bytes=m.Skipped(self._cannot) if self._cannot else _resident("VmHWM"),
             resident_before_bytes=self._before,
-            graph_pool_bytes=sum(segment["total_size"] for segment in pools)
-            if self._on_gpu
-            else NOT_ON_A_CPU,
+            graph_pool_bytes=NOT_ON_A_CPU,
+            graph_pool_allocated_bytes=0,
+        )
+        if not self._on_gpu:
+            return peaks
+        pools = _graph_pools(device)
+        return replace(
+            peaks,
+            allocated_bytes=torch.cuda.max_memory_allocated(device),
+            reserved_bytes=torch.cuda.max_memory_reserved(device),
+            graph_pool_bytes=sum(segment["total_size"] for segment in pools),
             graph_pool_allocated_bytes=sum(segment["allocated_size"] for segment in pools),
         )
 
@@ -127,9 +133,7 @@ def _graph_pools(device: torch.device) -> list[dict[str, Any]]:
     ]
 
 
-def measured_peaks(
-    step: Callable[[], object], device: torch.device, *, calls: int
-) -> m.MemoryPeaks:
+def measured_peaks(step: Step, device: torch.device, *, calls: int) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
     gc.collect()
     peaks = Peaks(device)

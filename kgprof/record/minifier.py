@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record.ladder import Question, prepared
@@ -99,7 +99,7 @@ def smallest(question: Question, of: CellTrials) -> m.Minified | m.Skipped:
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
         checked = of.answered(CHECK, minified, m.Reproduction)
-    return msgspec.structs.replace(minified, script=script.name, checked=checked)
+    return replace(minified, script=script.name, checked=checked)
 
 
 _NO_IMPORTS = "# (needs nothing from the original program)\n"
@@ -194,14 +194,7 @@ def reduce(question_json: bytes, options: m.Options, write: Write) -> None:
             save(script, title, smaller, list(left), settings)
             targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
             names = tuple(getattr(each, "__name__", str(each)) for each in targets)
-            minified = m.Minified(
-                script=str(script),
-                operators=names,
-                nodes_before=before,
-                attempts=attempts,
-                finished=finished,
-            )
-            write(minified)
+            write(m.Minified(str(script), names, before, attempts, finished))
 
         keep(graph, inputs)
         smaller, left = minifier(graph, inputs, differs, keep)
@@ -217,7 +210,7 @@ def recorded(
 
     from kgprof.workloads.protocol import EvaluationSession
 
-    graphs: dict[int, tuple[torch.fx.GraphModule, list[Any]]] = {}
+    graphs = {}
 
     def recording(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         kept = copy.deepcopy(graph)

@@ -3,8 +3,8 @@ them."""
 
 import builtins
 import difflib
-import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,10 @@ from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, programs
 from kgprof.workloads.protocol import (
-    CountingWorkload,
     StrategyCheckingWorkload,
     WeighedWorkload,
     Workload,
+    require_mode,
 )
 
 # read by the libraries that torch loads, and not again
@@ -65,16 +65,15 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         why = "the program's own process runs it when it first uses Inductor, so it is not timed"
     elif all(run.mode == m.EAGER for run in runs):
         why = "nothing is compiled in mode eager"
+    elif not job.compiles and not any(run.mode in m.COMPILED_MODES for run in runs):
+        why = "a run's own process runs it when it first uses Inductor, so it is not timed"
     else:
-        asked = job.compiles or any(run.mode in m.COMPILED_MODES for run in runs)
-        why = (
-            ""
-            if asked
-            else "a run's own process runs it when it first uses Inductor, so it is not timed"
-        )
-    probe = m.Skipped(why), False
-    assert why or job.probe_cache  # else its files would come to the working directory
-    probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
+        why = ""
+    probe_s: float | m.Skipped = m.Skipped(why)
+    isa_works = False
+    if not why:
+        assert job.probe_cache  # else its files would come to the working directory
+        probe_s, isa_works = environment.probe_vector_isa(Path(job.probe_cache))
     return replace(
         unloaded,
         workload=workload.name,
@@ -84,7 +83,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         vector_isa_probe_s=probe_s,
         vector_isa_works=isa_works,
         agreement=loading.is_comparable(workload, runs),
-        unit=workload.unit if isinstance(workload, CountingWorkload) else m.WorkUnit(),
+        unit=getattr(workload, "unit", m.WorkUnit()),
         alternatives=alternatives_of(workload),
         variables=set_by_it,
     )
@@ -93,7 +92,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
 def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     """And the variables that it sets in time for a torch that it imports itself. Here torch is
     imported already."""
-    before = flags(os.environ)
+    before = flags()
     by_then = list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
@@ -105,17 +104,15 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
             and name.partition(".")[0] == "torch"
             and importer not in ("torch", "kgprof")
         ):
-            by_then.append(flags(os.environ))
+            by_then.append(flags())
         return importing(name, *given, **named)
 
     importing = builtins.__import__
     with mock.patch("builtins.__import__", noting):
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
-    at_import = (*by_then, flags(os.environ))[0]
+    at_import = (*by_then, flags())[0]
     after = {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
-    after |= {
-        name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)
-    }
+    after |= {name: value for name, value in flags().items() if not name.startswith(NOT_LATER)}
     return workload, {name: value for name, value in after.items() if before.get(name) != value}
 
 
@@ -138,7 +135,7 @@ def select_runs(
 ) -> tuple[m.RunKey, ...]:
     """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an
     unknown name."""
-    offered = {strategy.name: strategy for strategy in workload.strategies()}
+    offered = {strategy.name: strategy.modes for strategy in workload.strategies()}
     usual = [
         run
         for run in workload.default_runs(device)
@@ -148,31 +145,25 @@ def select_runs(
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)
         _check(f"{workload.name} has no strategy", name, list(offered))
+    modes_offered = list(dict.fromkeys(chain.from_iterable(offered.values())))
     for mode in options.modes:
-        modes_offered = dict.fromkeys(
-            mode for strategy in offered.values() for mode in strategy.modes
-        )
-        _check(f"{workload.name} has no mode", mode, list(modes_offered))
+        _check(f"{workload.name} has no mode", mode, modes_offered)
     strategies = dict.fromkeys(options.strategies)
     modes = dict.fromkeys(options.modes)
+    runs = []
     if strategies and modes:
         runs = [m.RunKey(name, mode) for name in strategies for mode in modes]
         for run in runs:
-            if run.mode not in offered[run.strategy].modes:
-                raise UsageError(
-                    f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
-                    hint=f"it runs in: {', '.join(offered[run.strategy].modes)}",
-                )
+            require_mode(run, offered[run.strategy])
         return tuple(runs)
-    if strategies:
-        mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
-        first = {name: [m.RunKey(name, offered[name].modes[0])] for name in strategies}
-        return tuple(run for name in strategies for run in mine[name] or first[name])
+    for name in strategies:
+        first = m.RunKey(name, offered[name][0])
+        runs += [run for run in usual if run.strategy == name] or [first]
     if not modes:
-        return tuple(usual)
+        return tuple(runs or usual)
     # The usual strategies; one that has none of the modes stays out, but not all of them.
     names = dict.fromkeys(run.strategy for run in usual)
-    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name].modes]
+    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name]]
     if not runs:
         raise UsageError(
             f"no default strategy has mode {' or '.join(modes)}",
@@ -192,7 +183,7 @@ def _check(lacking: str, name: str, known: Sequence[str]) -> None:
 
 
 def refuse_if_compilation_is_off(runs: Sequence[m.RunKey]) -> None:
-    switched_off_by = compilation_switched_off_by(os.environ)
+    switched_off_by = compilation_switched_off_by()
     compiled = [run.slug for run in runs if run.mode in m.COMPILED_MODES]
     if switched_off_by and compiled:
         raise UsageError(

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from kgprof import model as m
+from kgprof.record.flags import Variables
 
 
-def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames:
+def private_names(environment: Variables = os.environ) -> m.PrivateNames:
     """Whatever is known of the account that runs this process: a container may have neither a name
     nor a home."""
     try:

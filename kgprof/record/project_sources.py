@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 import kgprof
 from kgprof import model as m
@@ -153,7 +153,7 @@ def gather(
     # behind what records name: a setting that a change of a default altered is in none of them
     if imported:
         named |= dict.fromkeys(filter(project.holds, imported_files()))
-    return msgspec.structs.replace(
+    return replace(
         of_files(named, project, recorded_here=recorded_here), registry=dict(_registry_entries(ids))
     )
 
@@ -270,7 +270,5 @@ def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry
             explanation = newest.get("Explanation", "")
             yield (
                 gb_id,
-                m.RegistryEntry(
-                    type=kind, explanation=explanation, hints=tuple(newest.get("Hints", ()))
-                ),
+                m.RegistryEntry(kind, explanation, tuple(newest.get("Hints", ()))),
             )

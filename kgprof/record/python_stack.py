@@ -4,10 +4,21 @@ import dis
 import linecache
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from types import FrameType
+
+import torch
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
+
+TORCH = str(Path(torch.__file__).parent)
+IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
+# compiled by torch on its own, where eager code calls torch.cond
+BY_TORCH = f"{TORCH}/_higher_order_ops"
+
+Frames = tuple[m.Frame, ...]
+Stack = tuple[FrameType, ...]
 
 
 def upwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -26,17 +37,13 @@ def line_of(frame: FrameType | None) -> m.SourceLine | None:
     if frame is None:
         return None
     code = frame.f_code
-    return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
+    return m.SourceLine(code.co_filename, frame.f_lineno or 0, code.co_name)
 
 
 def described(frame: FrameType) -> m.Frame:
     code = frame.f_code
-    return m.Frame(
-        file=code.co_filename,
-        line=line_at(frame) or code.co_firstlineno,
-        function=code.co_name,
-        first_line=code.co_firstlineno,
-    )
+    first = code.co_firstlineno
+    return m.Frame(code.co_filename, line_at(frame) or first, code.co_name, first)
 
 
 def instruction_at(frame: FrameType) -> str:

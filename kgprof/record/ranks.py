@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from kgprof import model as m
 from kgprof.errors import InputError, UsageError
 from kgprof.reading import layout, recordings
 from kgprof.record import store
+from kgprof.record.flags import Variables
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
 FAILED_WAIT_S = 10.0  # for rank 0, before a rank that failed makes its launcher end them all
@@ -31,7 +31,7 @@ NOT_ALONE = "several ranks share the GPUs, and peak rates need an idle GPU"
 _RANK = re.compile(r"-rank\d+$")
 
 
-class Launch(m.Model):
+class Launch(m.Model, kw_only=False):
     """This process's place among those that one launcher started."""
 
     rank: int
@@ -43,7 +43,7 @@ class Launch(m.Model):
         return output / f"rank{self.rank}"
 
 
-def launch(environment: Mapping[str, str]) -> Launch | None:
+def launch(environment: Variables = os.environ) -> Launch | None:
     """None where there is no launcher, or one process alone. Raises UsageError for a rank that is
     no number."""
     world_size = environment.get("WORLD_SIZE", "")
@@ -63,7 +63,7 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     identity = " ".join(
         [*(environment.get(name, "") for name in told), began.isoformat() if began else ""]
     )
-    return Launch(rank=rank, world_size=size, identity=identity, began=began)
+    return Launch(rank, size, identity, began)
 
 
 def _began(pid: int) -> datetime.datetime | None:
@@ -129,22 +129,22 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     folder = into / layout.FOLDER
     header = recordings.load(launched.folder(output) / layout.FOLDER).header
     (mine,) = header.plan.runs
-    found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
-    lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
-    keys = [
-        m.RunKey(name, mine.mode) if recording is None else recording.runs[0].key
-        for recording, name in zip(found, lacking, strict=True)
-    ]
+    name = _RANK.sub("", mine.strategy)
+    runs = []  # and whether it left a Recording
+    for rank in range(launched.world_size):
+        recording = _recording(output, launched, rank)
+        key = m.RunKey(f"{name}-rank{rank}", mine.mode)
+        runs.append((recording.runs[0].key if recording else key, recording is not None))
+    keys = tuple(key for key, _ in runs)
     strategies = (
-        m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
-        for i, key in enumerate(keys)
+        m.StrategyPlan(key.strategy, (key.mode,), f"rank {i}") for i, key in enumerate(keys)
     )
-    plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
+    plan = replace(header.plan, runs=keys, strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
     store.create(folder, replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
-    for rank, key in enumerate(keys):
-        if found[rank] is None:
+    for rank, (key, is_there) in enumerate(runs):
+        if not is_there:
             why = (
                 f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
                 "s after rank 0 ended"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import (
@@ -37,11 +37,20 @@ from kgprof.reading import layout, recordings
 from kgprof.record import children, flight_recorder, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
-from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
+from kgprof.record.job import (
+    VECTOR_ISA_WORKS,
+    Checkout,
+    Job,
+    Task,
+    asks_for_child_b,
+    not_asked_for,
+)
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.turns import SLICE_S
 from kgprof.wording import plural
 from kgprof.workloads import programs
+
+Redact = Callable[[str], str]
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
@@ -63,7 +72,7 @@ def record(
     progress: Progress,
     *,
     echo: Echo = lambda data: None,
-    redact: Callable[[str], str] = str,
+    redact: Redact = str,
     load: m.Load | m.Skipped | None = None,
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
@@ -84,7 +93,7 @@ def record(
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
         if load is not None:
-            session.header = msgspec.structs.replace(session.header, load=load)
+            session.header = replace(session.header, load=load)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
@@ -112,7 +121,7 @@ def record(
         except KeyboardInterrupt:
             store.write_json(
                 session.folder / layout.HEADER,
-                msgspec.structs.replace(session.header, interrupted=True),
+                replace(session.header, interrupted=True),
             )
     return session.folder
 
@@ -155,7 +164,7 @@ def make_plan(
     output: Path,
     scratch: Path,
     progress: Progress,
-    redact: Callable[[str], str],
+    redact: Redact,
     checkout: Checkout | None = None,
     *,
     compiles: bool = False,
@@ -165,13 +174,12 @@ def make_plan(
     answer = scratch / "plan.json"
     log = scratch / layout.PLAN_LOG
     job = Job(
-        task=Task.PLAN,
-        options=options,
-        parent_pid=os.getpid(),
+        Task.PLAN,
+        options,
         answer=str(answer),
         probe_cache=str(scratch / PROBE_CACHE),
         compiles=compiles,
-        flags=flags(os.environ),
+        flags=flags(),
         checkout=checkout,
     )
     caches = Caches(folder=scratch / "caches")
@@ -196,7 +204,7 @@ def lacks_compiler(plan: m.Plan, mode: str) -> str:
 
 
 def _why_no_plan(
-    ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
+    ended: Ended, workload: str, log: Path, output: Path, redact: Redact
 ) -> KgprofError:
     """The child's own words; where there is a traceback, it is saved in the output folder,
     redacted, and named."""
@@ -281,7 +289,7 @@ class Recorder:
         elif took_s >= below_s:
             limit = f"only a program that takes less than {below_s:g} s is run again automatically"
             why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
-        elif ranks.launch(os.environ) is not None:  # they would have to decide alike
+        elif ranks.launch() is not None:  # they would have to decide alike
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         else:
             job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,))
@@ -296,7 +304,7 @@ class Recorder:
     def _trace_program(self, key: m.RunKey, script: m.ScriptRun, took_s: float) -> None:
         """All of a program on a GPU that has no steps, if it is short; nobody asked for this
         rerun."""
-        is_alone = ranks.launch(os.environ) is None and script.work_is_in is None
+        is_alone = ranks.launch() is None and script.work_is_in is None
         if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
             return
         if took_s >= TRACED_WHOLE_BELOW_S:
@@ -309,13 +317,13 @@ class Recorder:
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
-        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        compiled = self._compiled(key)
         if script is None or not script.step or compiled is None or not compiled.compilations:
             return
         limit_s = min(self.header.options.timeout_s, max(EAGER_AT_LEAST_S, EAGER_MOST * took_s))
         job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,), runs_eagerly=True)
-        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
-        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
+        options = replace(job.options, timeout_s=limit_s)
+        ended = self._start(replace(job, options=options), decides=False)
         if ended.outcome is not m.Outcome.OK:
             why = f"run again with compiling switched off, the program {ended.words}"
             file = layout.run_folder(self.folder, key) / layout.EAGER_TIMES
@@ -391,12 +399,12 @@ class Recorder:
         """A control with a setting; None where the program changed the setting."""
         job = self._job(task, key, control=True, setting=setting, answer=self._answer)
         limit_s = min(job.options.timeout_s, limit_s)
-        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
-        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
+        options = replace(job.options, timeout_s=limit_s)
+        ended = self._start(replace(job, options=options), decides=False)
         trial = self._counted(ended)
         if trial is None and ended.outcome is m.Outcome.OK:
             return None
-        return msgspec.structs.replace(trial or m.Control(ended), setting=setting)
+        return replace(trial or m.Control(ended), setting=setting)
 
     @property
     def _answer(self) -> str:
@@ -409,7 +417,7 @@ class Recorder:
             return None
         counted = m.decode_json(answer.read_bytes(), m.Control)
         answer.unlink()
-        return msgspec.structs.replace(counted, exit=ended)
+        return replace(counted, exit=ended)
 
     def _try_settings(self, task: Task, key: m.RunKey, took_s: float = 0.0) -> None:
         """Try what torch's hints tell the owner to set, each in a run of its own: a fix that names
@@ -445,7 +453,7 @@ class Recorder:
         """A program is run again only where that is safe: it is short, and no rank waits for it."""
         if task is not Task.SCRIPT:
             return ""
-        if ranks.launch(os.environ) is not None:
+        if ranks.launch() is not None:
             return "launched ranks are not run again automatically"
         return _too_long(took_s)
 
@@ -483,39 +491,30 @@ class Recorder:
         """Child B of each run, and the comparison of the results: two at a time, because they
         hardly measure times. One that fails may have failed for the other one's presence, and runs
         again by itself."""
-        compiled = {
-            key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
-            for key in keys
-        }
-        if not children.has_room_for_two(
-            [one.compiling if one else None for one in compiled.values()]
-        ):
+        compiled = {key: found for key in keys if (found := self._compiled(key)) is not None}
+        peaks = [found.compiling for found in compiled.values()]
+        if len(compiled) < len(keys) or not children.has_room_for_two(peaks):
             for key in keys:
                 self.probe(key)
             return
-        first_us = {
-            key: one.call_us[0] if one is not None else 0.0 for key, one in compiled.items()
-        }
-        by_length = sorted(keys, key=lambda key: first_us[key], reverse=True)
-        probed = {key: kernels for key in by_length if (kernels := self._probed(key)) is not None}
+        by_length = sorted(compiled, key=lambda key: compiled[key].call_us[0], reverse=True)
         starts = [
             self._given(self._job(Task.PROBE, key, kernels=kernels), waits=True)
-            for key, kernels in probed.items()
+            for key in by_length
+            if (kernels := self._probed(key)) is not None
         ]
         if self.plan.agreement and not self._why_no_agreement():
             starts.append(self._given(self._job(Task.AGREEMENT, None), waits=True))
         # a signal left some out
         ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))
         failed = (m.Outcome.RAISED, m.Outcome.KILLED)
-        again = [
-            given
-            for given, one in ended
-            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted
-        ]
+        again = []
         for given, one in ended:
-            if given not in again:
-                with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
-                    self._taken(given, one)
+            if given.job.key is not None and one.exit.outcome in failed and not one.interrupted:
+                again.append(given)
+                continue
+            with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
+                self._taken(given, one)
         if any(one.interrupted for _, one in ended):
             raise KeyboardInterrupt
         for given in again:
@@ -539,12 +538,9 @@ class Recorder:
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
         """A round of each at the same time, slice by slice in turn; whether both ended well. Both
         are timed already."""
-        steps = (times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other))
-        slowest_us = (
-            max((step.median for step in steps if isinstance(step, m.Spread)), default=0)
-            or math.inf
-        )
-        slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
+        steps = [times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other)]
+        slowest_us = max((one.median for one in steps if isinstance(one, m.Spread)), default=0)
+        slice_steps = max(1, round(1e6 * SLICE_S / (slowest_us or math.inf)))
         fields: dict[str, Any] = {"round": number, "slice_steps": slice_steps}
         one = self._given(self._job(Task.ROUND, key, **fields))
         two = other._given(other._job(Task.ROUND, key, **fields), waits=True)
@@ -558,17 +554,17 @@ class Recorder:
     def timing(self, key: m.RunKey) -> m.TimingPass | None:
         return recordings.read_pass(self.folder, key, m.PassName.TIMING, m.TimingPass)
 
+    def _compiled(self, key: m.RunKey) -> m.CompilePass | None:
+        return recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+
     def measure_ceilings(self) -> None:
         """Without them the kernels' own figures stand, held against nothing."""
+        options = self.header.options
+        why = not_asked_for(options, m.PassName.TRACE)
         if self.plan.device != "cuda":
             why = "a CPU run has no GPU kernels to compare with them"
-        elif (
-            programs.is_program(self.header.options.workload)
-            and ranks.launch(os.environ) is not None
-        ):
+        elif programs.is_program(options.workload) and self._is_rank(Task.SCRIPT):
             why = ranks.NOT_ALONE
-        else:
-            why = not_asked_for(self.header.options, m.PassName.TRACE)
         self._finish(Task.CEILINGS, layout.CEILINGS, "their measurement", why)
 
     def compare_results(self) -> None:
@@ -597,7 +593,7 @@ class Recorder:
             return "not needed on a GPU"
         if key.mode == m.EAGER:
             return "mode eager has no Inductor kernels"
-        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        compiled = self._compiled(key)
         if key.mode == m.AS_IS and compiled is not None and not compiled.compilations:
             return "nothing was compiled"
         return ""
@@ -625,10 +621,11 @@ class Recorder:
     ) -> Job:
         """``fields``: what this job has and others have not."""
         options = self.header.options
+        if passes is not None:
+            options = replace(options, passes=passes)
         return Job(
-            task=task,
-            options=options if passes is None else msgspec.structs.replace(options, passes=passes),
-            parent_pid=os.getpid(),
+            task,
+            options,
             recording=str(self.folder.resolve()),
             key=key,
             plan=self.plan,
@@ -650,7 +647,7 @@ class Recorder:
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            msgspec.structs.replace(job, code_cached=cached),
+            replace(job, code_cached=cached),
             self._scratch,
             self._files(job)[0],
             caches,
@@ -691,30 +688,33 @@ class Recorder:
         return self._scratch.resolve() / "collectives_"
 
     def _is_rank(self, task: Task) -> bool:
-        return task is Task.SCRIPT and ranks.launch(os.environ) is not None
+        return task is Task.SCRIPT and ranks.launch() is not None
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""
         if job.key is None:
-            return self.folder / (
-                layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG
-            ), None
+            return self.folder / f"{job.task}_{layout.LOG}", None
         run = layout.run_folder(self.folder, job.key)
-        passes = job.options.passes
+        prefix = ""
+        exit_file: Path | None = run / layout.exit_name(False)
         if job.setting is not None:
-            return run / f"{job.setting.name}_{layout.LOG}", None
-        if job.control:
-            return run / f"control_{layout.LOG}", None
-        if job.task is Task.ROUND:
-            name = layout.round_name(job.round)
-            return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
-        if job.task is Task.PROBE:
-            return run / layout.PROBE_LOG, run / layout.exit_name(True)
-        if job.runs_eagerly:
-            return run / f"eager_{layout.LOG}", None
-        return run / (
-            f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG
-        ), run / layout.exit_name(False)
+            prefix = f"{job.setting.name}_"
+            exit_file = None
+        elif job.control:
+            prefix = "control_"
+            exit_file = None
+        elif job.task is Task.ROUND:
+            prefix = f"{layout.round_name(job.round)}_"
+            exit_file = run / f"{prefix}exit.json"
+        elif job.task is Task.PROBE:
+            prefix = "probe_"
+            exit_file = run / layout.exit_name(True)
+        elif job.runs_eagerly:
+            prefix = "eager_"
+            exit_file = None
+        elif job.is_rerun:
+            prefix = f"{job.options.passes[0]}_"
+        return run / f"{prefix}{layout.LOG}", exit_file
 
     def _caches(self, job: Job) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as
@@ -726,29 +726,21 @@ class Recorder:
         yet: children begin with them.
         """
         options = self.header.options
-        probed = any(
-            options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
-        )
-        last = Task.PROBE if probed else Task.MEASURE
+        last = Task.PROBE if asks_for_child_b(options) else Task.MEASURE
         if options.rounds > 1:
             last = Task.ROUND
-        key = job.key
-        shared = key is not None and (job.task is Task.SCRIPT or last is not Task.MEASURE)
-        folder = self._scratch / (
-            f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
-        )
-        of_rank: dict[str, str] = {}
+        kept = job.task is not last or job.round < options.rounds
+        folder = self._scratch / "caches"
+        if job.key is None or (job.task is not Task.SCRIPT and last is Task.MEASURE):
+            kept = False
+        else:
+            folder = self._scratch / f"caches-{self.plan.runs.index(job.key)}"
+        extra = dict(self.plan.variables)
+        if self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file():
+            extra["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         if self._is_rank(job.task):
-            of_rank = flight_recorder.variables(self._collectives, os.environ)
-        isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
-        of_isa = {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}
+            extra |= flight_recorder.variables(self._collectives, os.environ)
         if job.setting is not None:
             folder = self._scratch / "caches-trial"
-        return Caches(
-            folder=folder,
-            seed=self._scratch / PROBE_CACHE,
-            extra={**self.plan.variables, **of_isa, **of_rank},
-            kept=shared
-            and job.setting is None
-            and (job.task is not last or job.round < options.rounds),
-        )
+            kept = False
+        return Caches(folder=folder, seed=self._scratch / PROBE_CACHE, kept=kept, extra=extra)

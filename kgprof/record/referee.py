@@ -31,7 +31,7 @@ def live(kind: type[Any]) -> list[Any]:
 def widen(tensors: Iterable[torch.Tensor]) -> None:
     """In place. Views of one storage stay views of one storage; a gradient that is there is widened
     with its tensor."""
-    storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+    storages = {}
     for tensor in tensors:
         if (
             tensor.dtype not in WIDE

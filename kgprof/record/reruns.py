@@ -16,7 +16,7 @@ from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
-from kgprof.record.load import LoadWatch
+from kgprof.record.load import load_from_now
 from kgprof.record.loader_clock import LoaderClock
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
@@ -68,8 +68,11 @@ class Rerun:
             if isinstance(result, m.TimingPass):
                 result = replace(result, account=self._accounted())
             if self._runs_eagerly:
-                file = self._place.folder / layout.EAGER_TIMES
-                store.write_json(file, self._of_eager_code(result))
+                # the program may have switched compiling on again
+                if self._steps.compiled_in():
+                    why = "with compiling switched off, torch compiled all the same"
+                    result = m.Skipped(why)
+                store.write_json(self._place.folder / layout.EAGER_TIMES, result)
             else:
                 self._place.write(self._name, result)
         if self._steps.fault is not None:
@@ -79,16 +82,9 @@ class Rerun:
         ended_ns = self._ended_ns
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
-        kind = self._steps.reported
         return self._account.answer(
-            kind, ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
+            ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
         )
-
-    def _of_eager_code(self, result: Any) -> Any:
-        """Nothing, where the program has switched compiling on again."""
-        if self._steps.compiled_in(self._steps.reported):
-            return m.Skipped("with compiling switched off, torch compiled all the same")
-        return result
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of
@@ -98,14 +94,16 @@ class Rerun:
     def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass | m.Skipped:
         """A program that came to its end took a time, whatever is called in it; a step that
         compiles does not count."""
-        kind = self._steps.reported
-        if compiled := len(self._steps.compiled_in(kind)):
+        if compiled := len(self._steps.compiled_in()):
             return m.Skipped(
                 f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
             )
-        began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
+        began = self._began_ns
+        what = "from its first line to its end"
+        if boundaries := self._steps.boundaries():
+            began = boundaries[-1]
+            what = "from its only step on"
         took = (ended_ns - began) / 1e3
-        what = "from its first line to its end" if kind is None else "from its only step on"
         note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
         return m.TimingPass(
             clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,)
@@ -124,7 +122,8 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._undo = LoadWatch(), ExitStack()
+        self._load = load_from_now()
+        self._undo = ExitStack()
         self._loaders = LoaderClock()
         self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
@@ -143,8 +142,8 @@ class Clock:
         self._undo.close()
         warmup = self._options.warmup
         kind = self._steps.reported
-        compiled_in = frozenset(self._steps.compiled_in(kind))
-        step_us = between_us(self._steps.boundaries(kind))
+        compiled_in = frozenset(self._steps.compiled_in())
+        step_us = between_us(self._steps.boundaries())
         timed = {
             step: us
             for step, us in enumerate(step_us[: self._options.max_steps])
@@ -157,8 +156,8 @@ class Clock:
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last = max(timed)
         kept = tuple(us for step, us in timed.items() if step >= first)
-        cpu_us = between_us(self._steps.at(kind, self._cpu_ns))
-        loader_us = between_us(self._steps.at(kind, self._loader_ns))
+        cpu_us = between_us(self._steps.at(self._cpu_ns))
+        loader_us = between_us(self._steps.at(self._loader_ns))
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -177,7 +176,7 @@ class Clock:
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
             loader_us=tuple(loader_us[step] for step in timed if step >= first),
             loader_workers=self._loaders.workers,
-            load=self._load.answer(),
+            load=self._load(),
             step=kind.words,
         )
 

@@ -28,7 +28,7 @@ from os import getpid  # a program may put another in its place
 from pathlib import Path
 from typing import Any, NoReturn
 
-import msgspec
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -67,10 +67,11 @@ from kgprof.record.memory import files_named
 from kgprof.record.reruns import Rerun
 from kgprof.record.run import Place
 from kgprof.record.source import listeners_in, replace, unavailable
-from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.steps import Kind, Numbering, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
-from kgprof.record.timing import between_us
+from kgprof.record.timing import Times, between_us
+from kgprof.record.torch_profiler import Traced
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
 from kgprof.wording import plural
@@ -108,7 +109,8 @@ def run(job: Job, send: Send) -> BaseException | None:
     registered here is called after all of the program's, since atexit calls the last registered
     first; it says how the program ended and writes the passes.
     """
-    place, program = Place(job), programs.find(job.options.workload)
+    place = Place(job)
+    program = programs.find(job.options.workload)
     watcher = _watcher(job, place)
     if WRITE_NOW is not None:
         signal.signal(WRITE_NOW, lambda number, frame: watcher.write_now())
@@ -124,7 +126,8 @@ def run(job: Job, send: Send) -> BaseException | None:
 
     at_exit()
     _last_words(watcher, finish, restored)
-    cell, backend = job.cell, job.options.backend
+    cell = job.cell
+    backend = job.options.backend
     restored.enter_context(
         in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type)
     )
@@ -266,7 +269,8 @@ def _last_words(
 ) -> None:
     """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written
     down first."""
-    original, pid = os._exit, getpid()
+    original = os._exit
+    pid = getpid()
 
     def leave(status: int) -> NoReturn:
         left = operator.index(status) & 0xFF
@@ -293,18 +297,21 @@ class Capture:
     """Everything that one run of the program can give."""
 
     def __init__(self, place: Place) -> None:
-        self._place, self._options = place, place.options
+        self._place = place
+        self._options = place.options
         self._project = place.project
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps, place.project)
         self._compile = CompileSources(self._steps, self._project, to_stderr=False)
         self._account = Account(self._steps)
-        self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
+        self._launchers = Launchers(place.project)
+        self._checkpoints = Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
         # and the label of the mark that began each
-        self._calls, self._call_marks = CallIndex(), array("q")
+        self._calls = CallIndex()
+        self._call_marks = array("q")
         self._tensors = TensorProbe(self._calls, watches=self._watches_tensors)
         self._tensors_watched = 0
         self._window = TraceWindow(
@@ -320,7 +327,7 @@ class Capture:
         if m.PassName.TRACE not in place.options.passes:
             self._window.result = m.Skipped("the TRACE pass was not requested")
         self._stack = ExitStack()
-        self._flags = flags(os.environ)
+        self._flags = flags()
         self._began = self._written = time.monotonic()
         self._pause_s = 0.0
         self._writing = False
@@ -401,7 +408,7 @@ class Capture:
         most TENSORS_BEFORE into the steps whose median the traced ones are set against; behind
         those as in any workload."""
         if self._window.result is None:
-            after_warm_up = self._steps.ended(self._steps.chosen) - self._options.warmup
+            after_warm_up = self._steps.ended() - self._options.warmup
             watches = self._window.opened_at is None and after_warm_up < TENSORS_BEFORE
         else:
             watches = self._tensors_watched < WATCHED_CALLS or call % SAMPLE == 0
@@ -410,22 +417,21 @@ class Capture:
 
     def _enough(self, now: float) -> str:
         """Why the recording stops here; empty where it goes on."""
-        chosen, limit = self._steps.chosen, self._options.max_steps
-        if limit is not None and self._steps.ended(chosen) >= limit:
+        limit = self._options.max_steps
+        if limit is not None and self._steps.ended() >= limit:
             return f"{plural(limit, 'step')} (--max-steps)"
-        if self._options.duration_s is not None and now - self._began > self._options.duration_s:
-            return f"{self._options.duration_s:g} s (--duration)"
-        return (
-            f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps"
-            if self._steps.full
-            else ""
-        )
+        limit_s = self._options.duration_s
+        if limit_s is not None and now - self._began > limit_s:
+            return f"{limit_s:g} s (--duration)"
+        if self._steps.full:
+            return f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps"
+        return ""
 
-    def _step_count(self, kind: Kind | None) -> int:
+    def _step_count(self) -> int:
         """With the one that the program's end cut off, where marks begin steps and it was
         watched."""
-        begins = kind not in (None, Kind.OPTIMIZER)
-        return self._steps.ended(kind) + int(begins and not self._stopped)
+        begins = self._steps.reported not in (None, Kind.OPTIMIZER)
+        return self._steps.ended() + int(begins and not self._stopped)
 
     def write_now(self) -> None:
         """What there is so far. A write that fails is none of the program's business; the last one
@@ -448,22 +454,20 @@ class Capture:
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
 
     def _write_each(self, unfinished: bool) -> None:
-        place, kind = self._place, self._steps.reported
-        number = self._steps.numbers(kind)
+        place = self._place
+        number = self._steps.numbers()
         # The steps that ended before the TRACE window; where there is none, what has begun, or the
         # whole program, is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
-        call_us = self._ended_us(kind)[:until] or (self._running_us(kind),)
-        compiled_in, warmup, trace = (
-            self._steps.compiled_in(kind),
-            self._options.warmup,
-            self._window.result,
-        )
+        call_us = self._ended_us()[:until] or (self._running_us(),)
+        compiled_in = self._steps.compiled_in()
+        warmup = self._options.warmup
+        trace = self._window.result
         bare_us = [
             us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
         ]
         if isinstance(trace, m.TracePass) and bare_us:
-            trace = msgspec.structs.replace(trace, bare_us=statistics.median(bare_us))
+            trace = replaced(trace, bare_us=statistics.median(bare_us))
 
         def write_trace() -> None:
             if trace is not None:
@@ -478,11 +482,9 @@ class Capture:
             lost = [*unavailable((self._marks, self._isa_probe))]
             if self._own_logs:
                 why = "the program called torch._logging.set_logs itself"
-                lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
-            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
-            place.write(
-                m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in)
-            )
+                lost.append(m.Unavailable("torch logs", why, incomplete=True))
+            compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count())
+            place.write(m.PassName.COMPILE, replaced(compiled, compiled_in=compiled_in))
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
@@ -494,56 +496,57 @@ class Capture:
 
         # from the last to the first; what one raises keeps the others from nothing
         with ExitStack() as each:
-            each.callback(self._write_script, kind, bare_us, trace, unfinished)
+            each.callback(self._write_script, bare_us, trace, unfinished)
             each.callback(write_trace)
-            each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
+            each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(number)))
             each.callback(write_compiled)
             each.callback(write_records)
 
-    def _uncounted(self, kind: Kind | None) -> int:
-        return self._marks.uncounted if kind is Kind.OPTIMIZER else 0
+    def _uncounted(self) -> int:
+        return self._marks.uncounted if self._steps.reported is Kind.OPTIMIZER else 0
 
-    def _running_us(self, kind: Kind | None) -> float:
+    def _took_us(self) -> float:
+        """Since the program's first line."""
+        return (time.monotonic() - self._began) * 1e6
+
+    def _running_us(self) -> float:
         """Since the last step began; of a program without steps, since its first line."""
-        boundaries = self._steps.boundaries(kind)
+        boundaries = self._steps.boundaries()
         if not boundaries:
-            return (time.monotonic() - self._began) * 1e6
+            return self._took_us()
         return (self._now_ns() - boundaries[-1]) / 1e3
 
     def _now_ns(self) -> int:
         """Until the program ended, on the clock of its steps."""
         return self._steps.now_ns() if self._ended_ns is None else self._ended_ns
 
-    def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
+    def _compiling_in(self, trace: m.TracePass) -> int:
         """Count the traced steps in which torch compiled; the profiler starts in the one before
         the first."""
         if self._window.opened_at is None:
             return 0
-        first = self._steps.numbers(kind)(self._window.opened_at) + 1
+        first = self._steps.numbers()(self._window.opened_at) + 1
         traced = range(first, first + len(trace.step_us))
-        return sum(step in traced for step in self._steps.compiled_in(kind))
+        return sum(step in traced for step in self._steps.compiled_in())
 
-    def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
-        return between_us(self._steps.boundaries(kind))[:CALLS_TIMED]
+    def _ended_us(self) -> Times:
+        return between_us(self._steps.boundaries())[:CALLS_TIMED]
 
-    def _memory_pass(
-        self, kind: Kind | None, number: Callable[[int], int]
-    ) -> m.MemoryPass | m.Skipped:
+    def _memory_pass(self, number: Numbering) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped("the MEMORY pass was not requested")
-        step_us, steady_from = self._ended_us(kind), self._options.warmup
-        if kind is None:  # one window, in which all of it happens
-            step_us, steady_from, number = (
-                ((time.monotonic() - self._began) * 1e6,),
-                0,
-                lambda label: 0,
-            )
+        step_us = self._ended_us()
+        steady_from = self._options.warmup
+        if self._steps.reported is None:  # one window, in which all of it happens
+            step_us = (self._took_us(),)
+            steady_from = 0
+            number = _the_only_step
         # the last one is not over: up to now
-        if len(step_us) < min(self._step_count(kind), CALLS_TIMED):
-            step_us = (*step_us, self._running_us(kind))
+        if len(step_us) < min(self._step_count(), CALLS_TIMED):
+            step_us = (*step_us, self._running_us())
         syncs = self._syncs.records()
         steps = (
-            msgspec.structs.replace(
+            replaced(
                 one,
                 calls=added_up(one.calls, number),
                 waited_us=added_up(one.waited_us, number),
@@ -562,10 +565,10 @@ class Capture:
         return m.MemoryPass(
             step_us=step_us,
             steady_from=steady_from,
-            syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
+            syncs=replaced(syncs, records=tuple(steps)),
             sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
-                msgspec.structs.replace(
+                replaced(
                     one, captured_in=number(one.captured_in), replays=added_up(one.replays, number)
                 )
                 for one in graphs
@@ -578,36 +581,35 @@ class Capture:
         )
 
     def _write_script(
-        self,
-        kind: Kind | None,
-        bare_us: Sequence[float],
-        trace: m.TracePass | m.Skipped | None,
-        unfinished: bool,
+        self, bare_us: Sequence[float], trace: Traced | None, unfinished: bool
     ) -> None:
+        kind = self._steps.reported
         rank = os.environ.get(RANK, "")
+        counted = {other.words: self._steps.count(other) for other in Kind}
+        step = ""
+        if kind is not None:
+            step = kind.words
+            counted[step] = self._step_count()
         script = m.ScriptRun(
-            step=kind.words if kind is not None else "",
-            steps=self._step_count(kind),
-            left_out=self._steps.left_out(kind),
-            uncounted=self._uncounted(kind),
+            step=step,
+            steps=self._step_count(),
+            left_out=self._steps.left_out,
+            uncounted=self._uncounted(),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
-            counted={
-                other.words: self._step_count(kind) if other is kind else self._steps.count(other)
-                for other in Kind
-            },
+            counted=counted,
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
             launched=tuple(self._launchers.found),
             checkpoints=tuple(self._checkpoints.found),
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
-            loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
-            account=self._accounted(kind, unfinished),
+            loop=self._marks.iterations.loop if kind is Kind.ITERATION else None,
+            account=self._accounted(unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
             place, under = self._compile_call()
-            script = msgspec.structs.replace(
+            script = replaced(
                 script,
                 workers=self._launchers.workers,
                 compile_call=place,
@@ -615,34 +617,32 @@ class Capture:
                 was_asked=self._compile.was_asked,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
-            script = msgspec.structs.replace(script, uncalled=self._uncalled())
+            main = self._files().get(_main())
+            # functions of the script itself that no line of it calls
+            script = replaced(script, uncalled=uncalled(main.text or "") if main else ())
         store.write_json(self._place.folder / layout.SCRIPT, script)
 
-    def _accounted(self, kind: Kind | None, unfinished: bool) -> m.ScriptAccount | m.Skipped:
+    def _accounted(self, unfinished: bool) -> m.ScriptAccount | m.Skipped:
         """Of a program that was watched to its end."""
         if unfinished:
             return m.Skipped("the process ended abruptly")
         if self._stopped:
             return m.Skipped(f"the recording stopped after {self._stopped}")
         return self._account.answer(
-            kind, self._now_ns(), under_listeners=True, trains_on=self._uncounted(kind) > 0
+            self._now_ns(), under_listeners=True, trains_on=self._uncounted() > 0
         )
 
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what
         that line stands under, unless one took effect."""
-        files, main = self._files(), _main()
+        files = self._files()
+        main = _main()
         for name in sorted(files, key=lambda file: file != main):
             text = files[name].text or ""
             if (line := first_compile(text)) is not None:
                 under = "" if self._compile.was_asked else condition(text, line)
                 return f"{Path(name).name}:{line}", thrown_away(text, line) or under
         return "", ""
-
-    def _uncalled(self) -> tuple[str, ...]:
-        """Functions of the script itself that no line of it calls."""
-        main = self._files().get(_main())
-        return uncalled(main.text or "") if main is not None else ()
 
     def _files(self) -> Mapping[str, m.SourceFile]:
         return project_sources.gather((), self._project, imported=True).files
@@ -663,7 +663,7 @@ class Capture:
         self,
         kind: Kind | None,
         bare_us: Sequence[float],
-        trace: m.TracePass | m.Skipped | None,
+        trace: Traced | None,
         unfinished: bool,
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
@@ -681,12 +681,12 @@ class Capture:
             seen = [(self._steps.count(other), other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
-            loop = self._marks.iterations.location if kind is Kind.ITERATION else None
+            loop = self._marks.iterations.loop if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
-            first = ", from the second on" if self._steps.left_out(kind) else ""
-            counted = f"{self._step_count(kind):,} counted{first}{also}"
+            first = ", from the second on" if self._steps.left_out else ""
+            counted = f"{self._step_count():,} counted{first}{also}"
             yield f"a step is {kind.words}{where}; {counted}"
-            if uncounted := self._uncounted(kind):
+            if uncounted := self._uncounted():
                 steps = plural(uncounted, "step")
                 after = "of other optimizers came after the last counted one"
                 yield f"{steps} {after}: no step time contains them"
@@ -704,7 +704,7 @@ class Capture:
             )
             yield f"too few steps for a TRACE; {each}, make a step of every call"
         if self._syncs.followed_until is not None:
-            steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
+            steps = plural(self._steps.numbers()(self._syncs.followed_until), "step")
             yield (
                 "all reads are counted; whether a tensor would be on a GPU was looked up in "
                 f"{steps} and new reads"
@@ -713,7 +713,7 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield what_the_profiler_cost(trace, bare_us)
-            if self._window.kind is kind and (compiling := self._compiling_in(trace, kind)):
+            if self._window.kind is kind and (compiling := self._compiling_in(trace)):
                 of = plural(len(trace.step_us), "traced step")
                 yield f"torch compiled in {compiling} of the {of}, and their times contain it"
             if self._window.enough_after:
@@ -728,7 +728,7 @@ class Capture:
                     f"a step of TRACE is {each}, because the first step of the other kind came "
                     "later"
                 )
-        now = flags(os.environ)
+        now = flags()
         if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
             yield (
                 f"the program, or a library of it, set {late} after kgprof imported torch: it "
@@ -741,7 +741,7 @@ class Capture:
 Watcher = Capture | Rerun | Control
 
 
-def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+def renumbered(line: dict[str, Any], number: Numbering) -> dict[str, Any]:
     """A line of the file of records, with its label made the number of its step."""
     if "metadata" in line:
         return {**line, "call": number(line["call"])}
@@ -755,7 +755,7 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
     return line
 
 
-def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> dict[str, Any]:
+def _callable_by_step(counted: dict[str, Any], number: Numbering) -> dict[str, Any]:
     began = counted.get("compilations", ())
     return {
         **counted,
@@ -767,7 +767,11 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     }
 
 
-def added_up(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
+def _the_only_step(label: int) -> int:
+    return 0
+
+
+def added_up(noted: Mapping[Any, float], number: Numbering) -> dict[int, Any]:
     """Add up by step what was counted or timed by mark."""
     found: dict[int, float] = {}
     for label, amount in noted.items():
@@ -786,7 +790,8 @@ def what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
     steps = f"TRACE: {plural(len(trace.step_us), 'step')}"
     if not bare_us:
         return f"{steps}; all before it were warm-up or compiled: there is none to compare with"
-    traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
+    traced = statistics.median(trace.step_us)
+    bare = statistics.median(bare_us)
     against = (
         f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} "
         "steps before it (medians)"

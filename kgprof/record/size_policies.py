@@ -15,16 +15,17 @@ with the program's own as the reference.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError
@@ -44,7 +45,7 @@ STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
 
 
-class Question(m.Model):
+class Question(m.Model, kw_only=False):
     strategy: str
     mode: str
     device: str
@@ -54,7 +55,7 @@ class Question(m.Model):
     buckets: tuple[int, ...] = ()
 
 
-class Seen(m.Tagged):
+class Seen(m.Tagged, kw_only=False):
     """What the program compiles, and the sizes it called it with."""
 
     function: str
@@ -71,9 +72,10 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     device = of.device
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
     backend = "" if cell.backend == m.INDUCTOR else cell.backend
-    of = replace(of, options=msgspec.structs.replace(of.options, backend=backend))
-    made: dict[str, Any] = {"policy": m.SizePolicy.STATIC, "precision": cell.precision}
-    question = Question(strategy=of.strategy, mode=mode, device=device, sizes=tuple(sizes), **made)
+    of = dataclasses.replace(of, options=replace(of.options, backend=backend))
+    question = Question(
+        of.strategy, mode, device, tuple(sizes), m.SizePolicy.STATIC, cell.precision
+    )
     seen = of.answered(LOOK, question, Seen)
     if isinstance(seen, m.Skipped):
         return seen
@@ -86,16 +88,16 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     chosen = buckets.recommended(calls)
     policies = []
     for policy in m.SizePolicy:
-        tops = {m.SizePolicy.BUCKETS: chosen, m.SizePolicy.PADDED: (max(calls),)}.get(policy, ())
         of.on_phase(f"sizes: {policy}")
-        asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
-        warm = of.caches
-        cold = replace(
-            warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False
-        )
-        policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
+        tops = tops_of(policy, calls, chosen)
+        asked = replace(question, sizes=calls, policy=policy, buckets=tops)
+        folder = of.caches.folder
+        cold = folder.with_name(f"{folder.name}-{policy}")
+        caches = dataclasses.replace(of.caches, folder=cold, kept=False)
+        policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, caches)))
     chosen_policy = buckets.best_policy(policies)
     best = chosen_policy.best if chosen_policy else None
+    code = lines_for(best, seen, calls, chosen, replace(cell, mode=mode), device) if best else ""
     return m.Shapes(
         function=seen.function,
         tensor=seen.tensor,
@@ -104,10 +106,15 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         buckets=chosen,
         policies=tuple(policies),
         recommended=best,
-        code=lines_for(best, seen, calls, chosen, msgspec.structs.replace(cell, mode=mode), device)
-        if best
-        else "",
+        code=code,
     )
+
+
+def tops_of(policy: m.SizePolicy, sizes: Sequence[int], chosen: Sequence[int]) -> tuple[int, ...]:
+    """The sizes that a policy pads to; none for one that does not pad."""
+    if policy is m.SizePolicy.BUCKETS:
+        return tuple(chosen)
+    return (max(sizes),) if policy is m.SizePolicy.PADDED else ()
 
 
 def lines_for(
@@ -120,9 +127,9 @@ def lines_for(
 ) -> str:
     """The code that does it, in the program's own names."""
     tensor = seen.tensor
-    tops = {m.SizePolicy.BUCKETS: tuple(chosen), m.SizePolicy.PADDED: (max(sizes),)}.get(policy)
+    tops = tops_of(policy, sizes, chosen)
     dynamic = {m.SizePolicy.DYNAMIC: m.Dynamic.TRUE, **dict.fromkeys(FIXED, m.Dynamic.FALSE)}
-    cell = msgspec.structs.replace(cell, dynamic=dynamic.get(policy, m.Dynamic.AS_IS))
+    cell = replace(cell, dynamic=dynamic.get(policy, m.Dynamic.AS_IS))
     lines = [f"compiled = torch.compile({seen.function}{cell.settings})"]
     if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
         lines.insert(
@@ -131,7 +138,7 @@ def lines_for(
     if cell.precision is m.Precision.TF32:
         lines.insert(0, m.TF32_LINE)
     call = f"result = compiled({tensor})"
-    if tops is not None:
+    if tops:
         lines += [f"rows = len({tensor})", f"size = next(size for size in {tops} if size >= rows)"]
         lines.append(f"padding = (0, 0) * ({tensor}.dim() - 1) + (0, size - rows)")
         call = f"result = compiled(torch.nn.functional.pad({tensor}, padding))[:rows]"
@@ -139,7 +146,7 @@ def lines_for(
         lines.append(f"torch._dynamo.mark_dynamic({tensor}, 0)  # on each input, before the call")
     if cell.precision is m.Precision.BF16:
         lines += [m.AUTOCAST_LINE.format(device), f"    {call}"]
-    elif tops is not None or policy is m.SizePolicy.MARKED:
+    elif tops or policy is m.SizePolicy.MARKED:
         lines.append(call)
     return "\n".join(lines)
 
@@ -215,7 +222,7 @@ def capturing() -> Iterator[list[Called]]:
     calls are seen."""
     import torch
 
-    calls: list[Called] = []
+    calls = []
     compile_ = torch.compile
     hooks = []
 
@@ -282,13 +289,8 @@ def captured(question: Question, options: m.Options) -> Called:
 def look(question_json: bytes, options: m.Options, write: Write) -> None:
     called = captured(m.decode_json(question_json, Question), options)
     name = getattr(called.function, "__name__", type(called.function).__name__)
-    write(
-        Seen(
-            function=name,
-            tensor=next(iter(called.varying())),
-            sizes=tuple(size for size in called.sizes if size),
-        )
-    )
+    sizes = tuple(size for size in called.sizes if size)
+    write(Seen(name, next(iter(called.varying())), sizes))
 
 
 def measure(question_json: bytes, options: m.Options, write: Write) -> None:
@@ -352,7 +354,7 @@ def _measured(
             torch.cuda.synchronize()
         return time.perf_counter() - began, made
 
-    first: list[tuple[int, float]] = []  # calls that compiled
+    first = []  # calls that compiled
     differs = ""
     graphs = 0
     for size in question.sizes:
@@ -370,8 +372,8 @@ def _measured(
             len(samples) <= 2 * WARM or time.perf_counter() - began < BUDGET_S
         ):
             samples.append(1e3 * clocked(size)[0])
-        steady = times.spread(samples[WARM:], unit="ms", measured_in=m.PassName.TIMING)
-        costs.append(m.SizeCost(size=size, calls=calls, padded_to=tops[size], steady=steady))
+        steady = times.spread(samples[WARM:], unit="ms")
+        costs.append(m.SizeCost(size, calls, tops[size], steady))
     medians = {
         cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)
     }

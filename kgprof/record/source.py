@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from kgprof import model as m
 
 T = TypeVar("T")
+Function = Callable[..., Any]
 _ABSENT = object()
 DYNAMO_ERRORS = "torch._dynamo.exc"
 switched_off: dict[str, str] = {}  # in this process: sources that do not listen, and why
@@ -214,7 +215,8 @@ def when_imported(name: str, then: Callable[[], None], undo: ExitStack) -> None:
             replace(spec.loader, "exec_module", executed, waiting)
         return spec
 
-    waiting, finder = undo.enter_context(ExitStack()), SimpleNamespace(find_spec=find_spec)
+    waiting = undo.enter_context(ExitStack())
+    finder = SimpleNamespace(find_spec=find_spec)
     sys.meta_path.insert(0, finder)
     undo.callback(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 

@@ -12,7 +12,8 @@ import torch
 from kgprof import model as m
 from kgprof.reading import recordings
 from kgprof.record.run import Run
-from kgprof.record.torch_profiler import export, profiled
+from kgprof.record.timing import Times
+from kgprof.record.torch_profiler import Traced, export, profiled
 from kgprof.wording import plural
 from kgprof.workloads.protocol import Session
 
@@ -43,7 +44,7 @@ def stack_pass(
     *,
     calls_a_step: float = 0.0,
     most_bytes: int = STACK_BYTES,
-) -> m.TracePass | m.Skipped:
+) -> Traced:
     """As many of STEPS steps as are below MOST_CALLS and fit into ``most_bytes``; the trace goes to
     ``path``.
 
@@ -73,7 +74,7 @@ def calls_of(host: m.HostPass | None) -> float:
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
 
-def kept(path: Path, step_us: tuple[float, ...], cut: str = "") -> m.TracePass | m.Skipped:
+def kept(path: Path, step_us: Times, cut: str = "") -> Traced:
     """A trace without stacks is none of this pass: it goes."""
     with gzip.open(path) as lines:
         has_stacks = any(_PYTHON_EVENT in line for line in lines)

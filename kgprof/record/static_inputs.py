@@ -9,7 +9,7 @@ assigns a new tensor to the variable; the graph still reads the old one, which i
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType
 from typing import Any
@@ -21,6 +21,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
 from kgprof import model as m
 from kgprof.record.tensor_memory import OperatorWatch, device_type, storage_id
+from kgprof.workloads.protocol import Step
 
 Tensors = Mapping[str, torch.Tensor]
 ROUNDS = 3  # calls with other inputs each
@@ -138,7 +139,7 @@ class StaticInputs:
 
     def __init__(
         self,
-        step: Callable[[], object],
+        step: Step,
         device: torch.device,
         *,
         declared: Tensors,
@@ -151,7 +152,7 @@ class StaticInputs:
             step()
         apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.seen.values())}
         objects: dict[int, list[torch.Tensor]] = {}
-        constants: set[int] = set()
+        constants = set()
         for each in gc.get_objects():
             if id(each) not in apart and (key := storage_of(each, device.type)) in reads.seen:
                 objects.setdefault(key, []).append(each)
@@ -245,7 +246,7 @@ class StaticInputs:
         tensors |= {held.name: held.tensor for held in self._written}
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
-    def halve(self, step: Callable[[], object]) -> str:
+    def halve(self, step: Step) -> str:
         """Halve the first dimension of an input, or of all that are as long, so that ``step`` still
         runs; their names.
 

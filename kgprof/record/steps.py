@@ -43,6 +43,9 @@ OTHERS_IN_A_ROW = 100
 FEWEST_ITERATIONS = 5
 
 
+Numbering = Callable[[int], int]  # from a label to the number of its step
+
+
 class Kind(IntEnum):
     """In the order in which they are preferred."""
 
@@ -62,7 +65,8 @@ class Kind(IntEnum):
     @property
     def words(self) -> str:
         return (
-            *("a call of kgprof.step()", "an optimizer step"),
+            "a call of kgprof.step()",
+            "an optimizer step",
             "an iteration of the loop that calls compiled functions",
             *m.CALLS_AS_STEPS,
         )[self]
@@ -154,14 +158,11 @@ class Steps(CallIndex):
     def reported(self) -> Kind | None:
         """The chosen kind; None where its only mark ends a step of which the beginning is not
         known."""
-        return (
-            None
-            if self.chosen is Kind.OPTIMIZER and not self.ended(Kind.OPTIMIZER)
-            else self.chosen
-        )
+        return self.chosen if self.chosen is not Kind.OPTIMIZER or self.ended() else None
 
-    def numbers(self, kind: Kind | None) -> Callable[[int], int]:
+    def numbers(self) -> Numbering:
         """From a label to the number of its step, -1 before the first one."""
+        kind = self.reported
         if kind is None:
             return lambda label: m.BEFORE_THE_FIRST
         at = self._at(kind)
@@ -173,24 +174,30 @@ class Steps(CallIndex):
 
         return number
 
-    def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
+    def boundaries(self) -> tuple[int, ...]:
         """When the first step began, and where each later one did; the end of the last only where a
         mark ends steps."""
-        return self.at(kind, self._times)
+        return self.at(self._times)
 
-    def at(self, kind: Kind | None, noted: Sequence[int]) -> tuple[int, ...]:
+    def at(self, noted: Sequence[int]) -> tuple[int, ...]:
         """What was noted at each of these boundaries; ``noted``: at every mark."""
-        return tuple(noted[label] for label in self._labels(kind))
+        kind = self.reported
+        return () if kind is None else tuple(noted[label] for label in self._labels(kind))
 
-    def compiled_in(self, kind: Kind | None) -> tuple[int, ...]:
+    def of_optimizers_ns(self) -> list[int]:
+        """When optimizers stepped, and when the first of these steps began; none without any."""
+        if not self.counts[Kind.OPTIMIZER] and not self.of_others_ns:
+            return []
+        counted = (self._times[label] for label in self._labels(Kind.OPTIMIZER))
+        return sorted((*counted, *self.of_others_ns))
+
+    def compiled_in(self) -> tuple[int, ...]:
         """The steps in which torch compiled something, up to now: what they take is not what a step
         takes."""
-        seen = (*(self._compiled[label] for label in self._labels(kind)), compilations_seen())
+        seen = (*self.at(self._compiled), compilations_seen())
         return tuple(step for step, (before, after) in enumerate(pairwise(seen)) if after > before)
 
-    def _labels(self, kind: Kind | None) -> tuple[int, ...]:
-        if kind is None:
-            return ()
+    def _labels(self, kind: Kind) -> tuple[int, ...]:
         first = self._at(Kind.REGION)[:1] if self._ahead(kind) else []
         return (*first, *self._at(kind))
 
@@ -199,16 +206,17 @@ class Steps(CallIndex):
         kinds = (kind, Kind.ITERATION) if kind is Kind.REGION else (kind,)
         return [label for label, marked in enumerate(self._kinds) if marked in kinds]
 
-    def ended(self, kind: Kind | None) -> int:
+    def ended(self) -> int:
         """How many steps are over."""
+        kind = self.chosen
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
-    def after_the_last(self, kind: Kind | None) -> dict[Kind, int]:
+    def after_the_last(self) -> dict[Kind, int]:
         """Count the marks of each less preferred kind after the last step, if more than between any
         two steps: the program goes on in steps of that kind."""
-        labels = self._labels(kind)
+        kind = self.reported
         found: dict[Kind, int] = {}
-        if kind is None or len(labels) < 2:
+        if kind is None or len(labels := self._labels(kind)) < 2:
             return found
         for other in list(Kind)[kind + 1 :]:
             marks = self._at(other)
@@ -218,10 +226,10 @@ class Steps(CallIndex):
                 found[other] = after
         return found
 
-    def left_out(self, kind: Kind | None) -> int:
+    @property
+    def left_out(self) -> int:
         """How many marks end a step whose beginning is not known."""
-        ends = kind is Kind.OPTIMIZER and self.counts[kind] > 0
-        return 1 - self._ahead(Kind.OPTIMIZER) if ends else 0
+        return 1 - self._ahead(Kind.OPTIMIZER) if self.reported is Kind.OPTIMIZER else 0
 
     @property
     def running(self) -> int | None:
@@ -309,7 +317,8 @@ class StepMarks(Source):
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its
         place: it is gone, the other has stepped twice in a row on the same parameters (Adam first,
         then LBFGS), or others alone have stepped for long (a second phase of training)."""
-        counted, again = self._optimizer(), self._other() is optimizer
+        counted = self._optimizer()
+        again = self._other() is optimizer
         self._other = weakref.ref(optimizer)
         if counted is optimizer:
             self._longest = max(self._longest, self._in_a_row)
@@ -357,13 +366,11 @@ class StepMarks(Source):
                 # above it be.
                 wrapper = sys._getframe(1)
                 if all(above.f_code is not wrapper.f_code for above in upwards(wrapper.f_back)):
-                    self._entered(wrapper)
+                    begins = self._begins_iteration(wrapper)
+                    self._steps.mark(Kind.ITERATION if begins else Kind.REGION)
             return original(callback)
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
-
-    def _entered(self, wrapper: FrameType) -> None:
-        self._steps.mark(Kind.ITERATION if self._begins_iteration(wrapper) else Kind.REGION)
 
     @aside
     def _begins_iteration(self, wrapper: FrameType) -> bool:
@@ -382,7 +389,8 @@ class StepMarks(Source):
     def _watch_replays(self, undo: ExitStack) -> None:
         """torch's own CUDA graphs are replayed inside a call of compiled code, which is the
         step."""
-        original, ends = torch.cuda.CUDAGraph.replay, torch.cuda.CUDAGraph.capture_end
+        original = torch.cuda.CUDAGraph.replay
+        ends = torch.cuda.CUDAGraph.capture_end
 
         def replayed(graph: Any) -> None:
             optimizer = self._in_graphs.get(graph, lambda: None)()
@@ -404,13 +412,10 @@ class StepMarks(Source):
     @aside
     def _called(self, module: torch.nn.Module, caller: FrameType) -> None:
         """A transform of one picture and a loss are modules too; they hold no tensors."""
-        if next(chain(module.parameters(), module.buffers()), None) is not None:
-            self._note_caller(caller)
-            self._steps.mark(Kind.MODULE)
-
-    def _note_caller(self, caller: FrameType) -> None:
-        """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is
-        a part of one."""
+        if next(chain(module.parameters(), module.buffers()), None) is None:
+            return
+        # by the name under which it calls the module: ``net``, ``self.model``; that of a layer is
+        # a part of one
         key = caller.f_code, caller.f_lasti
         if key not in self._names:
             self._names[key] = ""
@@ -424,6 +429,7 @@ class StepMarks(Source):
                     ):
                         self._names[key] = ast.unparse(call.func)
         self.callers[caller.f_code.co_filename, self._names[key]] += 1
+        self._steps.mark(Kind.MODULE)
 
     def _watch_modules(self, undo: ExitStack) -> None:
         """By a hook on all modules. torch.compile warns about one and would compile it too, so it
@@ -435,7 +441,8 @@ class StepMarks(Source):
 
         def called(module: torch.nn.Module, args: object) -> None:
             calls = (frame for frame in upwards(sys._getframe(1)) if frame.f_code is calling)
-            innermost, outermost = next(calls, None), next(calls, None) is None
+            innermost = next(calls, None)
+            outermost = next(calls, None) is None
             if innermost and innermost.f_back and outermost:
                 self._called(module, innermost.f_back)
 

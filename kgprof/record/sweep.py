@@ -9,7 +9,6 @@ after each process.
 import importlib.util
 import itertools
 import math
-import os
 import statistics
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError, WorkloadError
@@ -61,11 +61,7 @@ class Grid(m.Model):
         else:
             cells = list(_usual(device, own_settings))
         cells = [m.Cell(m.EAGER, backend=m.EAGER), *cells]
-        sized = (
-            msgspec.structs.replace(cell, size=size)
-            for size in self.sizes or ((),)
-            for cell in cells
-        )
+        sized = (replace(cell, size=size) for size in self.sizes or ((),) for cell in cells)
         return tuple(dict.fromkeys(sized))
 
     def _product(self) -> Iterator[m.Cell]:
@@ -77,7 +73,7 @@ class Grid(m.Model):
                         yield m.Cell(mode, backend=m.EAGER, precision=precision)
                         continue
                     for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
-                        yield m.Cell(mode, backend=backend, dynamic=dynamic, precision=precision)
+                        yield m.Cell(mode, backend, dynamic, precision)
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
@@ -144,13 +140,13 @@ class Session:
         self.until = math.inf  # of ``time.monotonic``: what still runs then is ended
         self._interrupted = False
 
-    def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
+    def plan(self, grid: Grid, output: Path, redact: recorder.Redact) -> None:
         """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be
         loaded."""
         asked = self._options
         # its probe of the CPU takes longer than all the rest
         if grid.backends and m.INDUCTOR not in grid.backends:
-            asked = msgspec.structs.replace(asked, backend=grid.backends[0])
+            asked = replace(asked, backend=grid.backends[0])
         plan, dead = recorder.make_plan(
             asked, output, self._scratch, self._progress, redact, compiles=True
         )
@@ -159,7 +155,8 @@ class Session:
                 f"{self._options.workload} {dead.words}",
                 hint=("a sweep needs a workload that can be loaded"),
             )
-        self._plan, self.strategy = plan, plan.runs[0].strategy
+        self._plan = plan
+        self.strategy = plan.runs[0].strategy
         self.variables = plan.variables | (
             {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if plan.vector_isa_works else {}
         )
@@ -196,6 +193,8 @@ class Session:
         self._tried: dict[str, Any] = (
             {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
         )
+        # A script's cold run is under the listeners of COMPILE, and gives no steady time.
+        self._warm_turns = turns if self._is_program else turns - 1
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
         device = self.question.device
@@ -207,9 +206,7 @@ class Session:
             for cell in cells
         }
         self._cells |= {
-            cell: found
-            for cell, found in done.items()
-            if found.failed or self._turned(found, turns)
+            cell: found for cell, found in done.items() if found.failed or self._turned(found)
         }
         return tuple(self._cells.values())
 
@@ -217,12 +214,8 @@ class Session:
         why = recorder.lacks_compiler(self._plan, cell.mode)
         return f"no C++ compiler: {why}" if why and cell.backend == m.INDUCTOR else ""
 
-    def _turned(self, found: m.CellResult, turns: int) -> bool:
-        return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
-
-    def _warm_turns(self, turns: int) -> int:
-        """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
-        return turns if self._is_program else turns - 1
+    def _turned(self, found: m.CellResult) -> bool:
+        return bool(found.processes) and found.started(cold=False) >= self._warm_turns
 
     def sweep(self) -> m.Sweep:
         """As far as it has come."""
@@ -237,26 +230,25 @@ class Session:
             **self._tried,
         )
 
-    def planned_s(self, turns: int, repeats: int) -> float:
+    def planned_s(self, repeats: int) -> float:
         """Seconds of what has not been measured yet, as a guess."""
         seconds = 0.0
         for cell, found in self._cells.items():
             if not found.not_run or found.processes:
                 cold = max(0, max(1, repeats) - found.started(cold=True))
-                warm = max(0, self._warm_turns(turns) - found.started(cold=False))
+                warm = max(0, self._warm_turns - found.started(cold=False))
                 seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
         return seconds
 
     def run(
         self,
         *,
-        turns: int,
         repeats: int,
         minutes: float,
         ahead: Callable[[m.Sweep], Sequence[m.Cell]],
     ) -> m.Sweep:
-        """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those
-        ``ahead`` only."""
+        """As many processes of each cell as ``begin`` was told; then cold starts up to ``repeats``
+        of each, or of those ``ahead`` only."""
         self._ends = self._began + 60 * minutes
         alive = [
             cell for cell, found in self._cells.items() if not found.not_run or found.processes
@@ -266,7 +258,7 @@ class Session:
             for _ in range(2):
                 for cell in alive:
                     if not self._cells[cell].processes and (
-                        self._has_room(cell, turns) or self._left_out(cell)
+                        self._has_room(cell) or self._left_out(cell)
                     ):
                         self._one(cell, cold=True)
                     started = (
@@ -275,12 +267,8 @@ class Session:
                     # nor will another cell compile anything
                     if started and not any(each.frames for each in started):
                         return self.sweep()
-                self._in_turn(
-                    self._affordable(self._begun(turns), turns),
-                    range(self._warm_turns(turns)),
-                    cold=False,
-                )
-            alive = [cell for cell in alive if self._turned(self._cells[cell], turns)]
+                self._in_turn(self._affordable(), range(self._warm_turns), cold=False)
+            alive = [cell for cell in alive if self._turned(self._cells[cell])]
             chosen = (
                 alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
             )
@@ -295,26 +283,25 @@ class Session:
             if not found.failed and found.started(cold=cold) <= number:
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
-    def _begun(self, turns: int) -> list[m.Cell]:
+    def _begun(self) -> list[m.Cell]:
         cells = self._cells.items()
         return [
             cell
             for cell, found in cells
-            if found.processes and not (found.failed or self._turned(found, turns))
+            if found.processes and not (found.failed or self._turned(found))
         ]
 
-    def _has_room(self, cell: m.Cell, turns: int) -> bool:
+    def _has_room(self, cell: m.Cell) -> bool:
         """All turns of this cell too, beside those that are left of the cells before it: a few
         cells that are judged are worth more than many that are not."""
-        warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(turns), cell))
-        ends = (
-            time.monotonic() + self._warm_turns(turns) * warm_s + self._expected_s(cell, cold=True)
-        )
+        warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(), cell))
+        ends = time.monotonic() + self._warm_turns * warm_s + self._expected_s(cell, cold=True)
         return not cell.compiles or ends <= self._ends
 
-    def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:
+    def _affordable(self) -> list[m.Cell]:
         """The fastest cells whose further turns end in time, and eager in any case; the others say
         that they wait."""
+        alive = self._begun()
 
         def step_us(cell: m.Cell) -> float:
             return min(
@@ -324,7 +311,7 @@ class Session:
         left_s = self._ends - time.monotonic()
         kept = list[m.Cell]()
         for cell in sorted(alive, key=lambda cell: (cell.compiles, step_us(cell))):
-            left_s -= self._warm_turns(turns) * self._expected_s(cell, cold=False)
+            left_s -= self._warm_turns * self._expected_s(cell, cold=False)
             if left_s > 0 or not cell.compiles:
                 kept.append(cell)
         return [cell for cell in alive if cell in kept or self._left_out(cell)]
@@ -334,7 +321,7 @@ class Session:
             "in fewer processes than the others" if self._cells[cell].processes else "in no process"
         )
         why = f"measured {few}: time ran out (--minutes; continue with --resume)"
-        self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
+        self._cells[cell] = replace(self._cells[cell], not_run=why)
         return False
 
     def _expected_s(self, cell: m.Cell, *, cold: bool) -> float:
@@ -365,8 +352,12 @@ class Session:
         if cold and number > 1:  # the others' caches stay as the first process left them
             name = "caches-cold"
         caches = self.caches(name, kept=not cold or number == 1)
+        mode = cell.mode if cell.mode in self.modes else m.AS_IS
+        device = self.question.device
+        steady = not cold or number == 1
+        question = m.CellQuestion(cell, self.strategy, mode, device, cold, steady, last)
         asked = self._program_process if self._is_program else self._process
-        ended, measured, log, interrupted = asked(cell, caches, number, cold, last)
+        ended, measured, log, interrupted = asked(question, caches, number)
         self._took_s[cell, cold] = time.monotonic() - began
         if ended.outcome is m.Outcome.TIMED_OUT and time.monotonic() >= self.until:
             if not cold or not found.processes:
@@ -374,33 +365,12 @@ class Session:
             return
         if interrupted:
             raise KeyboardInterrupt
-        process = m.CellProcess(
-            number=number,
-            cold=cold,
-            exit=ended,
-            measured=measured,
-            log="" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:],
-        )
-        self._cells[cell] = msgspec.structs.replace(
-            found, processes=(*found.processes, process), not_run=""
-        )
+        kept = "" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:]
+        process = m.CellProcess(number, cold, ended, measured, kept)
+        self._cells[cell] = replace(found, processes=(*found.processes, process), not_run="")
         self._write(self.sweep())
 
-    def _process(
-        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
-    ) -> Process:
-        mode = cell.mode if cell.mode in self.modes else m.AS_IS
-        device = self.question.device
-        steady = not cold or number == 1
-        question = m.CellQuestion(
-            cell=cell,
-            strategy=self.strategy,
-            mode=mode,
-            device=device,
-            cold=cold,
-            steady=steady,
-            last=last,
-        )
+    def _process(self, question: m.CellQuestion, caches: children.Caches, number: int) -> Process:
         trial = trials.run(
             "kgprof.record.sweep_cell:measure",
             question,
@@ -409,40 +379,39 @@ class Session:
             caches=caches,
             until=self.until,
         )
-        ended = msgspec.structs.replace(trial.exit, during="")
+        ended = replace(trial.exit, during="")
         measured: m.CellTimes | m.Skipped = m.Skipped(f"the process {ended.words}")
         if trial.answer is not None:
             answer = m.decode_json(trial.answer, m.CellAnswer)
             measured = answer.times
             if answer.spans:
-                measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
+                measured = replace(measured, stages=self._stages(answer.spans))
         return ended, measured, trial.log, trial.interrupted
 
     def _program_process(
-        self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
+        self, question: m.CellQuestion, caches: children.Caches, number: int
     ) -> Process:
         """A cold one under the listeners of COMPILE, for its start and the stages; the others under
         a clock alone."""
+        cell = question.cell
+        cold = question.cold
         passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
         args = (*self._options.workload_args, *cell.size)
         limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
-        options = msgspec.structs.replace(
-            self._options, passes=passes, workload_args=args, timeout_s=limit_s
-        )
+        options = replace(self._options, passes=passes, workload_args=args, timeout_s=limit_s)
         (key,) = self._plan.runs
         folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
         store.create(folder, foreign.header(options, self._plan))
         job = Job(
-            task=Task.SCRIPT,
-            options=options,
-            parent_pid=os.getpid(),
+            Task.SCRIPT,
+            options,
             recording=str(folder.resolve()),
             key=key,
             plan=self._plan,
             cell=cell,
         )
         log = folder / "log.txt"
-        ended = children.run(children.Start(job=job, scratch=self._scratch, log=log, caches=caches))
+        ended = children.run(children.Start(job, self._scratch, log, caches))
         store.write_exit(folder, key, ended.exit)
         (run,) = recordings.load(folder).runs
         count = max(1, self._options.warmup)

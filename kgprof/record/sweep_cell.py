@@ -61,7 +61,7 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
         times = m.CellTimes(
             start_s=start_s, step_us=(), clock=timing.clock_for(device).name, frames=started
         )
-        write(m.CellAnswer(times=times, spans=spans))
+        write(m.CellAnswer(times, spans))
         if not asked.steady:
             return
         groups = steady_us(session, device, options.steps, step_s=start_s[-1])
@@ -77,16 +77,14 @@ def measure(question: bytes, options: m.Options, write: Write) -> None:
             host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             * (1 if sys.platform == "darwin" else 1024),
         )
-        write(m.CellAnswer(times=times, spans=spans))
+        write(m.CellAnswer(times, spans))
         if asked.last and times.frames:
             torch.compiler.reset()
             times = replace(times, again_s=timing.wall_us(session.step, device) / 1e6)
-            write(m.CellAnswer(times=times))
+            write(m.CellAnswer(times))
 
 
-def steady_us(
-    session: Session, device: torch.device, steps: int, *, step_s: float
-) -> tuple[float, ...]:
+def steady_us(session: Session, device: torch.device, steps: int, *, step_s: float) -> timing.Times:
     """The mean step of each of up to GROUPS groups; the steps of a group need not be the same work.
     A group has fewer if a step, which takes about ``step_s``, is so long that one group would take
     more than half of the time, and more if it would be too short to be timed."""

@@ -24,14 +24,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property, partial
 from itertools import islice, takewhile
 from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
+from msgspec.structs import replace as replaced
 from torch.overrides import handle_torch_function
 
 import kgprof
@@ -43,13 +43,18 @@ from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
 from kgprof.record.python_stack import (
+    BY_TORCH,
+    IN_TORCH,
+    TORCH,
+    Frames,
+    Stack,
     described,
     expression_at,
     instruction_at,
     line_at,
     upwards,
 )
-from kgprof.record.source import Source, aside, not_compiled, replace
+from kgprof.record.source import Function, Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
@@ -86,8 +91,6 @@ CAPTURED = frozenset(
         "__getitem__",
         "setitem",
         "where",
-    }
-    | {
         "masked_select",
         "unique",
         "unique_dim",
@@ -95,9 +98,20 @@ CAPTURED = frozenset(
         "repeat_interleave",
         "equal",
         "allclose",
+        "linalg_cholesky",
+        "linalg_inv",
+        "linalg_ldl_factor",
+        "linalg_lu_factor",
+        "linalg_solve",
+        "cpu",
+        "to",
+        "numpy",
+        "bool",
+        "int",
+        "float",
+        "_local_scalar_dense",
+        "_unique2",
     }
-    | {f"linalg_{name}" for name in ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")}
-    | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
 )
 # methods of a tensor that dispatch nothing where it lies on the CPU
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")
@@ -105,15 +119,13 @@ ON_A_CPU = ("cpu", "numpy", "tolist", "to")
 FOLLOWED = 64
 # or these, if they took so much CPU time: following a step of thousands of operators costs as much
 # again as the step
-FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 0.4
+FEWEST_FOLLOWED = 16
+ENOUGH_CPU_S = 0.4
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
 STACK = 8  # frames of the project above a read
-TORCH = tensor_places.TORCH
-IN_TORCH = tensor_places.IN_TORCH
 STANDARD = sysconfig.get_path("stdlib")
-BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
 # how many sequences a PackedSequence has at each place lies on the CPU, too
 PACKED = (f"{TORCH}/nn/modules/rnn.py", f"{TORCH}/nn/utils/rnn.py")
@@ -122,8 +134,13 @@ LBFGS = f"{OPTIMIZERS}lbfgs.py"  # has none, and reads losses and directions
 TO_NUMPY = "to_numpy_helper"
 # A hook and the line that reads.
 BETWEEN = (
-    *(__file__, tensor_places.__file__, eager_calls.__file__, warnings.__file__),
-    *(f"{TORCH}/_dynamo", f"{TORCH}/_ops.py", f"{TORCH}/_compile.py"),
+    __file__,
+    tensor_places.__file__,
+    eager_calls.__file__,
+    warnings.__file__,
+    f"{TORCH}/_dynamo",
+    f"{TORCH}/_ops.py",
+    f"{TORCH}/_compile.py",
 )
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 # Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
@@ -135,15 +152,17 @@ CHAIN = 12  # lines of libraries between the project's line and a read
 PLUMBING = tuple(
     f"{TORCH}/{file}"
     for file in (
-        *(
-            "_tensor.py",
-            "_tensor_str.py",
-            "functional.py",
-            "_jit_internal.py",
-            "overrides.py",
-            "nn/modules/module.py",
-        ),
-        *("utils/_contextlib.py", "utils/_device.py", "autograd", "_higher_order_ops", "_inductor"),
+        "_tensor.py",
+        "_tensor_str.py",
+        "functional.py",
+        "_jit_internal.py",
+        "overrides.py",
+        "nn/modules/module.py",
+        "utils/_contextlib.py",
+        "utils/_device.py",
+        "autograd",
+        "_higher_order_ops",
+        "_inductor",
     )
 )
 # but where a module moves its parameters, as a tensor's method of the same name moves one
@@ -175,7 +194,7 @@ class Syncs(Source):
         self._calls = calls
         self._device = device
         self._project = project
-        self._places: dict[tuple[Any, ...], _Place] = {}
+        self._places: dict[tuple[Any, ...], m.SyncRecord] = {}  # whose counts grow
         self._sites: dict[tuple[Any, ...], _Site] = {}
         # and whether it is between a hook and the line that reads
         self._codes: dict[int, tuple[CodeType, bool]] = {}
@@ -190,7 +209,7 @@ class Syncs(Source):
 
     def records(self) -> m.SyncRecords:
         return m.SyncRecords(
-            records=tuple(place.record() for place in self._places.values() if place.calls),
+            records=tuple(_so_far(place) for place in self._places.values() if place.calls),
             left_out=self._left_out,
             names_a_device=self._names_a_device or (self._listens and TENSORS.names_a_device),
         )
@@ -208,7 +227,8 @@ class Syncs(Source):
 
     def _stops(self) -> None:
         """Before the hooks that know it are taken off."""
-        self._listens, self._names_a_device = False, TENSORS.names_a_device
+        self._listens = False
+        self._names_a_device = TENSORS.names_a_device
         if self in SYNC_DEBUG_HOOKS.listening and not SYNC_DEBUG_HOOKS.lacking:
             self.lost = self.lost or _deaf_to_sync_debug()
 
@@ -226,15 +246,20 @@ class Syncs(Source):
         for operator, frames, device in graph.on_a_cpu:
             inside, chain = self._captured_at(frames)
             if inside:
-                key = (graph.compile_id, operator, inside)
-                named = {"source": "captured graph", "op": f"Tensor.{operator}", "device": device}
-                self._counted(
-                    key, graph=graph, operator=operator, frames=inside, chain=chain, **named
+                new = partial(
+                    m.SyncRecord,
+                    source="captured graph",
+                    op=f"Tensor.{operator}",
+                    device=device,
+                    operator=operator,
+                    compile_id=graph.compile_id,
+                    frames=inside,
+                    chain=chain,
+                    calls=Counter(),
                 )
+                self._counted((graph.compile_id, operator, inside), new)
 
-    def _captured_at(
-        self, frames: tuple[m.Frame, ...]
-    ) -> tuple[tuple[m.Frame, ...], tuple[m.Frame, ...]]:
+    def _captured_at(self, frames: Frames) -> tuple[Frames, Frames]:
         """The project's lines of an operator that Dynamo captured, and the libraries' between it
         and them."""
         inside = tuple(frame for frame in frames if self._holds(frame.file))
@@ -244,7 +269,7 @@ class Syncs(Source):
         )
 
     @aside
-    def took(self, seen: _Place, began_ns: int) -> None:
+    def took(self, seen: m.SyncRecord, began_ns: int) -> None:
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits
         for nothing."""
         if self._device.type == "cuda":
@@ -252,7 +277,7 @@ class Syncs(Source):
             seen.waited_us[self._calls.current] += waited_us
 
     @aside
-    def sees(self, read: _Read) -> _Place | None:
+    def sees(self, read: _Read) -> m.SyncRecord | None:
         graph, hook, on_a_cpu = self._graphs.running, sys._getframe(3), self._device.type == "cpu"
         node = torch._C._current_autograd_node() if on_a_cpu and read.source == "dispatch" else None
         derives = "" if node is None else node.name()
@@ -324,7 +349,7 @@ class Syncs(Source):
 
     def _seen_from(
         self, hook: FrameType, graph: _Graph | None, derives: str, read: _Read, lies: str = UNKNOWN
-    ) -> tuple[_Place | None, bool]:
+    ) -> tuple[m.SyncRecord | None, bool]:
         """And whether it is no read that counts. ``derives``: the name of autograd's node that
         reads."""
         source, op, device, tensor, text = read
@@ -368,35 +393,31 @@ class Syncs(Source):
             for frame in (*libraries, *frames)
         )
         where = tuple(named)
-        key = (
-            source,
-            op,
-            device,
-            where,
-            frames[0].f_lasti,
-            graph and graph.compile_id,
-            operator,
-            inside,
-            lies,
-        )
-        seen = self._counted(
-            key,
-            graph=graph,
-            operator=operator,
-            frames=inside or tuple(map(described, frames)),
-            chain=chain or tuple(map(_of_a_library, libraries)),
-            source=source,
-            op=op,
-            device=device,
-            tensor=lies,
-            loads=any(one.f_code.co_filename.startswith(LOADERS) for one in upwards(frames[0])),
-        )
-        if seen is not None and "instruction" not in seen.fields:
-            doing = {} if converts else _doing(frames[0], "instruction", "expression")
-            seen.fields |= {"text": text, "instruction": "", "expression": "", **doing}
+        compile_id = graph.compile_id if graph else ""
+        at = frames[0].f_lasti
+
+        def new() -> m.SyncRecord:
+            doing = {} if converts else _doing(frames[0], "")
             if libraries:
-                seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
-        return seen, False
+                doing |= _doing(libraries[0], "library_")
+            return m.SyncRecord(
+                source=source,
+                op=op,
+                device=device,
+                operator=operator,
+                compile_id=compile_id,
+                frames=inside or tuple(map(described, frames)),
+                chain=chain or tuple(map(_of_a_library, libraries)),
+                tensor=lies,
+                loads=any(one.f_code.co_filename.startswith(LOADERS) for one in upwards(frames[0])),
+                text=text,
+                calls=Counter(),
+                waited_us=defaultdict(float),
+                **doing,
+            )
+
+        key = (source, op, device, where, at, compile_id, operator, inside, lies)
+        return self._counted(key, new), False
 
     def _place_of(self, read: _Read, *, loads: bool) -> str:
         """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies
@@ -410,24 +431,22 @@ class Syncs(Source):
         return HOST if loads else place
 
     def _counted(
-        self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any
-    ) -> _Place | None:
+        self, key: tuple[Any, ...], new: Callable[[], m.SyncRecord]
+    ) -> m.SyncRecord | None:
         seen = self._places.get(key)
         if seen is None:
             if len(self._places) >= PLACES:
                 self._left_out += 1
                 return None
-            seen = self._places[key] = _Place(
-                fields | {"compile_id": graph.compile_id if graph else ""}
-            )
+            seen = self._places[key] = new()
         self._count(seen)
         return seen
 
-    def _count(self, seen: _Place) -> None:
+    def _count(self, seen: m.SyncRecord) -> None:
         seen.calls[self._calls.current] += 1
 
 
-def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> bool:
+def _is_torchs_own(above: Stack, *, reads_in_graph: bool) -> bool:
     """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to
     begin and end a profile that kgprof asked for.
 
@@ -443,7 +462,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
     return any(file.startswith(own) for file in by_torch)
 
 
-def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:
+def _libraries(above: Stack, project: FrameType) -> Stack:
     """The libraries' frames between a read and the project's line, innermost first; of torch's and
     Python's own the innermost alone, which tells a module that moves from a tensor."""
     found: list[FrameType] = []
@@ -464,14 +483,21 @@ def _of_a_library(frame: FrameType) -> m.Frame:
         return named
     parts = reversed(frame.f_code.co_qualname.split("."))
     around = next((part for part in parts if not part.startswith("<")), named.function)
-    return msgspec.structs.replace(named, function=around)
+    return replaced(named, function=around)
 
 
-def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
+def _doing(frame: FrameType, whose: str) -> dict[str, Any]:
     return {
-        instruction: instruction_at(frame),
-        expression: expression_at(frame)[: m.EXPRESSION_KEPT],
+        f"{whose}instruction": instruction_at(frame),
+        f"{whose}expression": expression_at(frame)[: m.EXPRESSION_KEPT],
     }
+
+
+def _so_far(place: m.SyncRecord) -> m.SyncRecord:
+    """A record whose counts grow no more."""
+    tensor = UNKNOWN if place.tensor == UNFOLLOWED else place.tensor
+    calls = dict(place.calls)
+    return replaced(place, tensor=tensor, calls=calls, waited_us=dict(place.waited_us))
 
 
 class _Read(NamedTuple):
@@ -488,10 +514,10 @@ class _Site:
 
     loads: bool = False
     is_no_read: bool = False
-    places: dict[str, _Place] = field(default_factory=dict)  # by where the tensor lies
-    decided: _Place | None = None  # of all reads from now on
+    places: dict[str, m.SyncRecord] = field(default_factory=dict)  # by where the tensor lies
+    decided: m.SyncRecord | None = None  # of all reads from now on
 
-    def add(self, lies: str, seen: _Place) -> None:
+    def add(self, lies: str, seen: m.SyncRecord) -> None:
         """What was read while nobody followed tensors was like this."""
         self.places[lies] = seen
         if lies != UNFOLLOWED and (before := self.places.pop(UNFOLLOWED, None)) is not None:
@@ -499,26 +525,9 @@ class _Site:
             before.calls.clear()
 
 
-class _Place:
-    """A SyncRecord in the making; ``fields`` are those that are no counts."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-        self.calls: Counter[int] = Counter()
-        self.waited_us: defaultdict[int, float] = defaultdict(float)
-
-    def record(self) -> m.SyncRecord:
-        fields = (
-            self.fields | {"tensor": UNKNOWN}
-            if self.fields.get("tensor") == UNFOLLOWED
-            else self.fields
-        )
-        return m.SyncRecord(**fields, calls=dict(self.calls), waited_us=dict(self.waited_us))
-
-
 # ---------------------------------------------------------------- the hooks
 
-Seen = list[tuple[Syncs, "_Place"]]  # who wrote it down, and where
+Seen = list[tuple[Syncs, m.SyncRecord]]  # who wrote it down, and where
 
 
 class _Hooks:
@@ -554,7 +563,7 @@ class _Hooks:
 
     def see(self, *read: Any) -> Seen:
         """Tells all that listen of a _Read; what each of them counted it under."""
-        seen: Seen = []
+        seen = []
         # no comprehension, which is a frame of its own before Python 3.12
         for one in self.listening:
             if (place := one.sees(_Read(*read))) is not None:
@@ -580,16 +589,15 @@ def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
             )
 
 
-def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callable[..., Any]:
+def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Function:
     below, op, see = torch._C.DispatchKey.BackendSelect, f"aten::{name}", hooks.see
 
     @outside_of_dynamo
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-        own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(
-            tensor
-        )
+        is_outermost = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth
+        own = is_outermost and not answer(tensor, _gives_way)
         seen = see("dispatch", op, device_type(tensor), tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
@@ -609,7 +617,7 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
         replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
 
 
-def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _bringing(hooks: _Hooks, name: str, method: Function) -> Function:
     op = f"Tensor.{name}"
     see = hooks.see
 
@@ -667,7 +675,7 @@ def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
         )
 
 
-def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(hooks: _Hooks, op: str, function: Function) -> Function:
     see = hooks.see
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -772,13 +780,9 @@ def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
     return comes_from_one or node.target is torch.scalar_tensor
 
 
-def _is_wrapped_number(tensor: torch.Tensor) -> bool:
-    """A Python number that torch made a tensor of gives way to any other of its kind in type
-    promotion."""
-    return bool(answer(tensor, _gives_way))
-
-
 def _gives_way(tensor: torch.Tensor) -> bool:
+    """As a Python number that torch made a tensor of does, to any other of its kind in type
+    promotion."""
     if tensor.dim() or tensor.device.type != "cpu":
         return False
     narrow = {
@@ -806,7 +810,7 @@ def _target(
     )
 
 
-def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
+def _makes_an_array(stack: Stack) -> bool:
     """Whether the call that reads is Dynamo's own, between a hook and a line of the program."""
     called = takewhile(lambda frame: frame.f_code.co_filename.startswith(BETWEEN), stack)
     return any(frame.f_code.co_name == TO_NUMPY for frame in called)
@@ -816,55 +820,51 @@ def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
 
 
 # an operator's name, where it stands, and where what it reads lies
-Captured = tuple[str, tuple[m.Frame, ...], str]
+Captured = tuple[str, Frames, str]
 
 
+@dataclass
 class _Graph:
-    """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers``
+    """A compiled graph, and what in it comes to a read, in the order in which it runs; ``made``
     are the positions of arguments that are no tensors of the program's, ``computed`` those of
     results that are made of these alone."""
 
-    def __init__(
-        self,
-        compile_id: str,
-        operators: tuple[Captured, ...] = (),
-        numbers: tuple[int, ...] = (),
-        returns: tuple[tuple[m.Frame, ...], ...] = (),
-        moves: bool = True,
-        computed: tuple[int, ...] = (),
-    ) -> None:
-        self.compile_id = compile_id
-        self.computed = computed
-        self._numbers = numbers
-        self.returns = returns  # the lines of what made each of its results
-        self._moves = moves  # a device is named in it
-        self.numbers: frozenset[int] = frozenset()  # their ids in the run that goes on
-        self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
-        dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
-        self._seen_by = {
-            "dispatch": dispatched,
-            "sync-debug": operators,
-            "python-call": self.on_a_cpu,
-        }
-        self._at: dict[str, int] = {}
+    compile_id: str
+    operators: tuple[Captured, ...] = ()
+    made: tuple[int, ...] = ()
+    returns: tuple[Frames, ...] = ()  # the lines of what made each of its results
+    moves: bool = True  # a device is named in it
+    computed: tuple[int, ...] = ()
+    numbers: frozenset[int] = frozenset()  # the ids of ``made`` in the run that goes on
+    at: Counter[str] = field(default_factory=Counter)  # by source
+
+    @cached_property
+    def on_a_cpu(self) -> tuple[Captured, ...]:
+        return tuple(found for found in self.operators if found[0] in ON_A_CPU)
+
+    @cached_property
+    def _dispatched(self) -> tuple[Captured, ...]:
+        return tuple(found for found in self.operators if found[0] not in ON_A_CPU)
 
     def begins(self, args: tuple[Any, ...]) -> None:
-        self._at.clear()
-        self.numbers = frozenset(id(args[index]) for index in self._numbers if index < len(args))
+        self.at.clear()
+        self.numbers = frozenset(id(args[index]) for index in self.made if index < len(args))
 
     def computes_on_the_host(self, args: tuple[Any, ...]) -> bool:
         """Whether all that it is given lies there, as the arrays of compiled code of numpy's do."""
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
-        return not self._moves and bool(tensors) and all(TENSORS.of(x) == HOST for x in tensors)
+        return not self.moves and bool(tensors) and all(TENSORS.of(x) == HOST for x in tensors)
 
     def next_operator(self, source: str) -> Captured:
         """The captured operator of the next read. ``while_loop`` reads its predicate as often as it
         likes."""
-        operators = self._seen_by[source]
+        operators = self.operators
+        if source != "sync-debug":
+            operators = self._dispatched if source == "dispatch" else self.on_a_cpu
         if not operators:
             return "", (), ""
-        at = self._at.get(source, 0)
-        self._at[source] = at + 1
+        at = self.at[source]
+        self.at[source] += 1
         return operators[min(at, len(operators) - 1)]
 
 
@@ -875,7 +875,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.stack: list[_Graph] = []
         # by the identity of what the last of them returned, the lines that made it
-        self.returned: dict[int, tuple[m.Frame, ...]] = {}
+        self.returned: dict[int, Frames] = {}
 
 
 class _RunningGraphs(InstalledGraphs):
@@ -894,7 +894,7 @@ class _RunningGraphs(InstalledGraphs):
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def returned_at(self, tensor: torch.Tensor) -> tuple[m.Frame, ...]:
+    def returned_at(self, tensor: torch.Tensor) -> Frames:
         """The lines that made a result of this thread's last graph; empty for any other tensor."""
         return self._here.returned.get(id(tensor), ())
 
@@ -903,8 +903,11 @@ class _RunningGraphs(InstalledGraphs):
         that the graph reads again, and an array of numpy's into one that shares its memory: neither
         would lie on a GPU."""
         inputs = [node for node in output.graph.nodes if node.op == "placeholder"]
-        made = (getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) for node in inputs)
-        numbers = {inputs[at]: at for at, is_made in enumerate(made) if is_made}
+        numbers = {
+            node: at
+            for at, node in enumerate(inputs)
+            if getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False)
+        }
         operators = tuple(
             (name, frames_of(node), _device_of(node))
             for node in output.graph.nodes
@@ -919,16 +922,11 @@ class _RunningGraphs(InstalledGraphs):
             for node in output.graph.nodes
         )
         computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
-        return _Graph(
-            compile_id_of(output),
-            operators=operators,
-            numbers=tuple(numbers.values()),
-            returns=tuple(map(frames_of, returns)),
-            moves=moves,
-            computed=computed,
-        )
+        lines = tuple(map(frames_of, returns))
+        made = tuple(numbers.values())
+        return _Graph(compile_id_of(output), operators, made, lines, moves, computed)
 
-    def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
+    def around(self, output: Any, graph: Function, captured: Any) -> Function:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
         known = captured or _Graph(compile_id_of(output))

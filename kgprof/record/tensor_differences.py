@@ -13,31 +13,27 @@ Arrays = Mapping[str, np.ndarray]
 
 def differences(found: Arrays, eager: Arrays, wide: Arrays) -> Iterator[m.TensorDifference]:
     """Of every tensor in ``found`` or ``eager``; ``wide`` may lack some."""
-    for name in (name for name in {**eager, **found} if not name.startswith("kgprof.")):
-        ours = found.get(name)
-        theirs = eager.get(name)
+    for name in {**eager, **found}:
+        if name.startswith("kgprof."):
+            continue
+        sides = [side[name] for side in (found, eager) if name in side]
         dtypes = [
-            None if side.get(name) is None else str(side.get(f"{DTYPE}{name}", side[name].dtype))
+            str(side.get(f"{DTYPE}{name}", side[name].dtype))
             for side in (found, eager)
+            if name in side
         ]
-        if ours is None or theirs is None:
-            yield _unlike(
-                name,
-                dtypes,
-                ours,
-                theirs,
-                f"only {'eager' if ours is None else 'the compiled program'} has it",
-            )
-        elif ours.shape != theirs.shape:
-            yield _unlike(
-                name, dtypes, ours, theirs, f"shape {ours.shape}, but {theirs.shape} in eager"
-            )
+        if len(sides) == 1:
+            alone = "the compiled program" if name in found else "eager"
+            why = f"only {alone} has it"
+        elif sides[0].shape != sides[1].shape:
+            why = f"shape {sides[0].shape}, but {sides[1].shape} in eager"
         elif dtypes[0] != dtypes[1]:
-            yield _unlike(
-                name, dtypes, ours, theirs, f"dtype {dtypes[0]}, but {dtypes[1]} in eager"
-            )
+            why = f"dtype {dtypes[0]}, but {dtypes[1]} in eager"
         else:
-            yield difference(name, str(dtypes[0]), ours, theirs, wide.get(name))
+            ours, theirs = sides
+            yield difference(name, dtypes[0], ours, theirs, wide.get(name))
+            continue
+        yield _unlike(name, dtypes[0], max(side.size for side in sides), why)
 
 
 def difference(
@@ -49,33 +45,24 @@ def difference(
     floats = found.dtype.kind in "fc"
     finite = np.isfinite(found) & np.isfinite(reference) if floats else np.ones(found.shape, bool)
     with np.errstate(all="ignore"):
-        normal = finite & (
-            np.abs(reference) >= (absolute if floats else 1)
-        )  # nearer to 0 that tolerance is what counts
+        # nearer to 0 that tolerance is what counts
+        normal = finite & (np.abs(reference) >= (absolute if floats else 1))
         ratio = (error / np.abs(reference))[normal].max(initial=0.0)
         ulps = _ulps(found, reference, dtype)
-        of_eager = (
-            np.abs(eager - reference)[finite & np.isfinite(eager)].max(initial=0.0)
-            if floats
-            else 0.0
-        )
+        of_eager = 0.0
+        if floats:
+            of_eager = np.abs(eager - reference)[finite & np.isfinite(eager)].max(initial=0.0)
 
     def count(is_one: Callable[[np.ndarray], np.ndarray], array: np.ndarray) -> int:
         return int(is_one(array).sum()) if floats else 0
 
     worst: tuple[int, ...] = ()
     if found.size:
-        weight = (
-            np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf))
-            if differs.any()
-            else error
-        )
-        worst = tuple(
-            int(part)
-            for part in np.unravel_index(
-                int(np.argmax(np.nan_to_num(weight, nan=0.0))), found.shape
-            )
-        )
+        weight = error
+        if differs.any():
+            weight = np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf))
+        at = int(np.argmax(np.nan_to_num(weight, nan=0.0)))
+        worst = tuple(map(int, np.unravel_index(at, found.shape)))
     return m.TensorDifference(
         name=name,
         dtype=dtype,
@@ -117,18 +104,11 @@ def _ulps(found: np.ndarray, reference: np.ndarray, dtype: str) -> np.ndarray | 
     return np.where(other_sign, sizes[0] + sizes[1], np.maximum(*sizes) - np.minimum(*sizes))
 
 
-def _unlike(
-    name: str,
-    dtypes: list[str | None],
-    ours: np.ndarray | None,
-    theirs: np.ndarray | None,
-    why: str,
-) -> m.TensorDifference:
+def _unlike(name: str, dtype: str, size: int, why: str) -> m.TensorDifference:
     """Every element of a tensor that is missing, or of another shape or dtype, differs."""
-    size = max(array.size for array in (ours, theirs) if array is not None)
     return m.TensorDifference(
         name=name,
-        dtype=dtypes[0] or dtypes[1] or "",
+        dtype=dtype,
         elements=size,
         differing=max(1, size),
         reference=m.Reference.EAGER,

@@ -33,14 +33,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
 from torch.utils import _device as default_device
 
-from kgprof.record.python_stack import expression_at, position_at, upwards
-from kgprof.record.source import aside, not_compiled, raised, replace
+from kgprof.record.python_stack import IN_TORCH, TORCH, expression_at, position_at, upwards
+from kgprof.record.source import Function, aside, not_compiled, raised, replace
 from kgprof.record.tensor_memory import base_of, device_type, is_whole, storage_of
 
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 
-TORCH = str(Path(torch.__file__).parent)
-IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
 # A hook and the line that calls.
 BETWEEN = (
     str(Path(__file__).parent),
@@ -55,17 +53,18 @@ SWEEP = 4096  # storages that are remembered before those that are gone are forg
 
 # What every factory writes its result with, as far as it has tensors to be dispatched by.
 FILLING = (
-    *(
-        "random_",
-        "uniform_",
-        "normal_",
-        "bernoulli_",
-        "exponential_",
-        "zero_",
-        "fill_",
-        "lift_fresh",
-    ),
-    *("arange.start_out", "randperm.generator_out", "linspace.out", "eye.m_out"),
+    "random_",
+    "uniform_",
+    "normal_",
+    "bernoulli_",
+    "exponential_",
+    "zero_",
+    "fill_",
+    "lift_fresh",
+    "arange.start_out",
+    "randperm.generator_out",
+    "linspace.out",
+    "eye.m_out",
 )
 FACTORIES = frozenset(
     {
@@ -80,8 +79,13 @@ FACTORIES = frozenset(
         "eye",
         "arange",
         "linspace",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "normal",
+        "bernoulli",
     }
-    | {"rand", "randn", "randint", "randperm", "normal", "bernoulli"}
 )
 OF_THE_HOST = frozenset(
     f"{kind}Tensor"
@@ -90,91 +94,81 @@ OF_THE_HOST = frozenset(
 # Operators that data is prepared, drawn and counted with; what another one makes counts as the
 # GPU's.
 DERIVING = (
-    *(
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "floor_divide",
-        "remainder",
-        "fmod",
-        "pow",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "ceil",
-    ),
-    *(
-        "round",
-        "trunc",
-        "sqrt",
-        "exp",
-        "log",
-        "sin",
-        "cos",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-    ),
-    *(
-        "gt",
-        "ge",
-        "logical_not",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_not",
-        "isnan",
-        "sum",
-        "mean",
-        "prod",
-        "amax",
-    ),
-    *(
-        "amin",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "cumsum",
-        "std",
-        "var",
-        "sort",
-        "topk",
-        "median",
-    ),
-    *(
-        "index",
-        "index_select",
-        "gather",
-        "take",
-        "cat",
-        "stack",
-        "clone",
-        "_to_copy",
-        "flip",
-        "roll",
-        "repeat",
-        "tril",
-    ),
-    *(
-        "triu",
-        "bincount",
-        "histc",
-        "multinomial",
-        "bernoulli",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "empty_like",
-    ),
-    *("rand_like", "randn_like", "randint_like"),
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "sqrt",
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_not",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_not",
+    "isnan",
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "any",
+    "all",
+    "cumsum",
+    "std",
+    "var",
+    "sort",
+    "topk",
+    "median",
+    "index",
+    "index_select",
+    "gather",
+    "take",
+    "cat",
+    "stack",
+    "clone",
+    "_to_copy",
+    "flip",
+    "roll",
+    "repeat",
+    "tril",
+    "triu",
+    "bincount",
+    "histc",
+    "multinomial",
+    "bernoulli",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
 )
 # A Python number among tensors (``x + 1``) comes to a kernel of Python's as the number. Of
 # operators on several tensors only those are hooked that torch takes it back from, that have an
@@ -235,7 +229,8 @@ class TensorPlaces:
         self.idle: Callable[[], bool] = lambda: False
         self.names_a_device = False
         self.rest = False  # then no operator is hooked for what its result is derived from
-        self._hook_again: Callable[[], object] = lambda: None
+        # puts other hooks of operators into the dispatcher
+        self.hook_again: Callable[[], object] = lambda: None
         # by address, which StorageWeakRef keeps taken
         self._storages: dict[int, tuple[Any, str]] = {}
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
@@ -246,11 +241,7 @@ class TensorPlaces:
     def rests(self, rests: bool) -> None:
         if rests != self.rest:
             self.rest = rests
-            self._hook_again()
-
-    def hooked_by(self, again: Callable[[], object]) -> None:
-        """``again`` puts other hooks of operators into the dispatcher."""
-        self._hook_again = again
+            self.hook_again()
 
     def of(self, tensor: torch.Tensor) -> str:
         """HOST, UNNAMED, DEVICE, or UNKNOWN, which counts as the GPU's."""
@@ -616,7 +607,7 @@ def watch_places(
 
 
 def _between_compilations(
-    kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack
+    kernels: list[tuple[str, Function]], places: TensorPlaces, undo: ExitStack
 ) -> None:
     """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of
     Python's torch finds no way to compute on fake tensors whose sizes are symbols. A fake mode is
@@ -669,7 +660,7 @@ def _between_compilations(
             callback_handler.remove_end_callback(stand)
 
     undo.callback(forget)
-    places.hooked_by(again)
+    places.hook_again = again
     replace(FakeTensorMode, "__enter__", entered, undo)
     replace(FakeTensorMode, "__exit__", left, undo)
     stand()
@@ -712,15 +703,13 @@ def _tensors_of(operator: Any) -> list[int]:
     ]
 
 
-def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
+def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Function:
     below = torch._C.DispatchKey.BackendSelect
     redispatch = operator.redispatch
     first = operator._schema.arguments[0]
     name = operator._schema.name.removeprefix("aten::")
-    of_a_tensor, of_several = (
-        str(first.type) == "Tensor",
-        len(_tensors_of(operator)) > 1 and name not in TAKE_NO_NUMBERS,
-    )
+    of_a_tensor = str(first.type) == "Tensor"
+    of_several = len(_tensors_of(operator)) > 1 and name not in TAKE_NO_NUMBERS
     if name in TURNED_ROUND and of_several:
         with_numbers = _compared(name)
     else:
@@ -744,7 +733,7 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     return hook
 
 
-def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+def outside_of_dynamo(function: Function) -> Function:
     """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced
     after a graph break. It is left out where Dynamo looks at no frames anyway."""
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -758,7 +747,7 @@ def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(disabled)(called)
 
 
-def _of_a_number(operator: Any) -> Callable[..., Any]:
+def _of_a_number(operator: Any) -> Function:
     """With the number as the tensor that torch made of it."""
 
     def run(keys: Any, number: Any, *args: Any, **kwargs: Any) -> Any:
@@ -773,7 +762,7 @@ def _as_a_tensor(value: Any) -> Any:
     )
 
 
-def _compared(name: str) -> Callable[..., Any]:
+def _compared(name: str) -> Function:
     """With a number in the place of either tensor."""
     straight = getattr(torch.ops.aten, name).Scalar.redispatch
     turned = getattr(torch.ops.aten, TURNED_ROUND[name]).Scalar.redispatch
@@ -786,7 +775,7 @@ def _compared(name: str) -> Callable[..., Any]:
     return run
 
 
-def _with_numbers(operator: Any) -> Callable[..., Any]:
+def _with_numbers(operator: Any) -> Function:
     """``redispatch`` refuses the number. What takes it looks for a kernel under one key and calls
     nothing where there is none, so it is told where the kernel is."""
     composite = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
@@ -808,7 +797,7 @@ def _with_numbers(operator: Any) -> Callable[..., Any]:
     return run
 
 
-def _registering(places: TensorPlaces, method: Callable[..., Any]) -> Callable[..., Any]:
+def _registering(places: TensorPlaces, method: Function) -> Function:
     @wraps(method)
     def registering(module: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():

@@ -25,10 +25,10 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -44,8 +44,8 @@ from kgprof.record.captured_graph import (
     writes_of_backward,
 )
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
-from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import aside, not_compiled, replace
+from kgprof.record.python_stack import BY_TORCH, IN_TORCH, Frames, described, upwards
+from kgprof.record.source import Function, aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
@@ -65,10 +65,6 @@ BACKWARD = "_backward_impl"
 COMPILED_NODE = "CompiledFunctionBackward"
 # of autograd, from an output to that of the compiled graph: a view of what the graph gave
 NODES = 3
-
-TORCH = str(Path(torch.__file__).parent)
-# compiled by torch on its own, where eager code calls torch.cond
-BY_TORCH = f"{TORCH}/_higher_order_ops"
 
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
@@ -130,29 +126,26 @@ class TensorProbe(InstalledGraphs):
         def steps(calls: Iterable[int]) -> tuple[int, ...]:
             return tuple(sorted({step for call in calls if (step := number(call)) >= 0}))
 
+        def of_input(one: m.GraphInput) -> m.GraphInput:
+            held = (replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in one.held)
+            return replaced(one, held=tuple(held))
+
         def renumbered(graph: m.WatchedGraph) -> m.WatchedGraph:
-            held = [
-                [replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in i.held]
-                for i in graph.inputs
-            ]
+            overlaps = (replaced(one, first_call=number(one.first_call)) for one in graph.overlaps)
+            outputs = (replaced(one, calls=steps(one.calls)) for one in graph.held_outputs)
             return replaced(
                 graph,
-                inputs=tuple(
-                    replaced(i, held=tuple(h)) for i, h in zip(graph.inputs, held, strict=True)
-                ),
-                overlaps=tuple(
-                    replaced(one, first_call=number(one.first_call)) for one in graph.overlaps
-                ),
-                held_outputs=tuple(
-                    replaced(one, calls=steps(one.calls)) for one in graph.held_outputs
-                ),
+                inputs=tuple(map(of_input, graph.inputs)),
+                overlaps=tuple(overlaps),
+                held_outputs=tuple(outputs),
             )
 
         found = self.records()
-        both = (tuple(map(renumbered, graphs)) for graphs in (found.graphs, found.backwards))
-        watched = steps(found.watched)
         return replaced(
-            found, watched=watched, **dict(zip(("graphs", "backwards"), both, strict=True))
+            found,
+            graphs=tuple(map(renumbered, found.graphs)),
+            backwards=tuple(map(renumbered, found.backwards)),
+            watched=steps(found.watched),
         )
 
     def listen(self, undo: ExitStack) -> None:
@@ -208,7 +201,7 @@ class TensorProbe(InstalledGraphs):
     def capture(self, output: Any) -> m.WatchedGraph:
         return captured(output, self._returned.pop(id(output), ()))
 
-    def around(self, output: Any, compiled: Callable[..., Any], found: Any) -> Callable[..., Any]:
+    def around(self, output: Any, compiled: Function, found: Any) -> Function:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return compiled
         if found is None or len(self._graphs) >= GRAPHS:
@@ -227,7 +220,6 @@ class TensorProbe(InstalledGraphs):
             result = compiled(*args)
             if before is not None:
                 self._after(graph, call, args, before, result)
-                self._note_backwards(graph, result)
             return result
 
         # It and what it calls run where Dynamo looks at every frame, and must not be compiled
@@ -246,7 +238,7 @@ class TensorProbe(InstalledGraphs):
     @aside
     def _before(
         self, graph: _Graph, call: int, args: Sequence[Any], frame: FrameType | None
-    ) -> list[_Place | None] | None:
+    ) -> _Places | None:
         return graph.before(call, args, frame)
 
     @aside
@@ -255,15 +247,13 @@ class TensorProbe(InstalledGraphs):
         graph: _Graph,
         call: int,
         args: Sequence[Any],
-        before: list[_Place | None],
+        before: _Places,
         result: Any,
     ) -> None:
         self._buffers.ran.update(graph.after(call, args, before, result))
-
-    @aside
-    def _note_backwards(self, graph: _Graph, result: Any) -> None:
-        for node in _backwards_of(result):
-            self._backwards.setdefault(type(node), graph)
+        if not graph.is_backward:
+            for node in _backwards_of(result):
+                self._backwards.setdefault(type(node), graph)
 
     @aside
     def _backward_of(self, args: Any) -> _Graph | None:
@@ -288,7 +278,8 @@ class TensorProbe(InstalledGraphs):
         if original is None:
             self.unavailable = f"backward graphs: this torch has no {RUN_BACKWARD}"
             return
-        self._thread, calls = threading.get_ident(), self._calls
+        self._thread = threading.get_ident()
+        calls = self._calls
 
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
             graph = self._backward_of(args)
@@ -339,13 +330,12 @@ def _backwards_of(result: Any) -> Iterator[Any]:
 # ---------------------------------------------------------------- one tensor
 
 
-class _Place:
+class _Place(NamedTuple):
     """Where a tensor lies now, and its storage by a weak reference."""
 
-    __slots__ = ("memory", "storage", "version")
-
-    def __init__(self, memory: m.Memory, storage: StorageWeakRef, version: int | None) -> None:
-        self.memory, self.storage, self.version = memory, storage, version
+    memory: m.Memory
+    storage: StorageWeakRef
+    version: int | None
 
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another
@@ -369,6 +359,7 @@ def _unless_gone(place: _Place | None) -> _Place | None:
     return place
 
 
+_Places = list[_Place | None]  # of what goes into a graph, or comes out
 _Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
 _NO_VERSION = "an inference tensor has no version, so writes to it cannot be observed"
 
@@ -416,13 +407,11 @@ class _Input:
         self.made_before: dict[str, int] = {}
         self.made_now: dict[str, int] = {}
         self.written: list[int] = []
-        self.frames: tuple[m.Frame, ...] = ()
+        self.frames: Frames = ()
         self.lies_in = ""
         self.unobservable = ""
 
-    def see(
-        self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]
-    ) -> None:
+    def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: Frames) -> None:
         if not self.watched:
             self.frames = frames
         elif not place.is_where(self.place):
@@ -434,7 +423,8 @@ class _Input:
         if place.version is None:
             self.unobservable = _NO_VERSION
         self.watched += 1
-        self.place, self.last = place, place.memory
+        self.place = place
+        self.last = place.memory
 
     def record(self, *, fixed: bool) -> m.Held:
         """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody
@@ -443,30 +433,28 @@ class _Input:
         return replaced(held, frames=()) if fixed and not self.moved else held
 
 
+@dataclass(slots=True)
 class _Result:
     """An output of one run, without holding it."""
 
-    def __init__(
-        self, call: int, output: int, storage: StorageWeakRef, tensor: torch.Tensor
-    ) -> None:
-        self.call = call
-        self.output = output
-        self._storage = storage
-        self._tensor = weakref.ref(tensor)
-        self._references = 0
+    call: int
+    output: int
+    storage: StorageWeakRef
+    tensor: weakref.ref[torch.Tensor]
+    references: int = 0
 
     def count(self) -> None:
-        tensor = self._tensor()
-        self._references = 0 if tensor is None else sys.getrefcount(tensor)
+        tensor = self.tensor()
+        self.references = 0 if tensor is None else sys.getrefcount(tensor)
 
     def is_held(self, later: list[_Result]) -> bool:
         """After the call that gave ``later``. A CUDA graph keeps its outputs itself and gives out
         the same tensor in every replay: there one reference more after each call says that somebody
         collects them."""
-        if self._storage.expired():  # type: ignore[no-untyped-call]
+        if self.storage.expired():  # type: ignore[no-untyped-call]
             return False
-        again = [one for one in later if one._storage.cdata == self._storage.cdata]
-        return not again or again[-1]._references > self._references > 0
+        again = [one for one in later if one.storage.cdata == self.storage.cdata]
+        return not again or again[-1].references > self.references > 0
 
 
 class _Graph:
@@ -506,7 +494,7 @@ class _Graph:
             given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
             number = f" {index - end + incoming}" if incoming > 1 else ""
             name = f"{m.INCOMING}{number}" if end - incoming <= index < end else given
-            inputs.append(m.GraphInput(name=name, static=fixed.get(name, "")))
+            inputs.append(m.GraphInput(name, fixed.get(name, "")))
         known = replaced(
             self._compiled,
             inputs=tuple(inputs),
@@ -525,14 +513,12 @@ class _Graph:
         self._call = call
         return self._run < RUNS
 
-    def before(
-        self, call: int, args: Sequence[Any], frame: FrameType | None = None
-    ) -> list[_Place | None]:
+    def before(self, call: int, args: Sequence[Any], frame: FrameType | None = None) -> _Places:
         """``frame``: below what called the graph."""
         self.watched += 1
         frame = frame or sys._getframe(1)
         places = [_place(arg) for arg in args]
-        frames: tuple[m.Frame, ...] | None = None
+        frames: Frames | None = None
         for index, place in enumerate(places):
             if place is None:
                 continue
@@ -548,9 +534,7 @@ class _Graph:
                 self._made.taken.setdefault(place.storage.cdata, self._compiled.inputs[index].name)
         return places
 
-    def after(
-        self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any
-    ) -> dict[int, int]:
+    def after(self, call: int, args: Sequence[Any], before: _Places, result: Any) -> dict[int, int]:
         """By how much the versions of the storages (as StorageWeakRef names them) that came in rose
         meanwhile."""
         run = self._run
@@ -575,7 +559,8 @@ class _Graph:
                 which = " backward" if self.is_backward else ""
                 self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
                 if not which:
-                    self.results.append(_Result(call, index, place.storage, outputs[index]))
+                    tensor = weakref.ref(outputs[index])
+                    self.results.append(_Result(call, index, place.storage, tensor))
         return written
 
     def call_ended(self, call: int) -> None:
@@ -618,22 +603,16 @@ class _Graph:
                 self._left_out += 1
             else:
                 self._overlaps[key] = m.Overlap(
-                    left=left,
-                    right=right,
-                    same_object=a is b,
-                    left_memory=ours,
-                    right_memory=theirs,
-                    runs=1,
-                    first_call=call,
+                    left, right, a is b, ours, theirs, runs=1, first_call=call
                 )
 
-    def _frames_above(self, frame: FrameType | None) -> tuple[m.Frame, ...]:
+    def _frames_above(self, frame: FrameType | None) -> Frames:
         """The stack that called the compiled function, its own frame left out, innermost first."""
         own = (self._compiled.file, self._compiled.first_line)
         outer = (
             above
             for above in upwards(frame)
-            if not above.f_code.co_filename.startswith((f"{TORCH}/", __file__))
+            if not above.f_code.co_filename.startswith((IN_TORCH, __file__))
             and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
         return tuple(described(above) for above in islice(outer, STACK))
@@ -651,9 +630,7 @@ class _Graph:
             ),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),
-            held_outputs=tuple(
-                m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())
-            ),
+            held_outputs=tuple(m.HeldOutput(o, tuple(c)) for o, c in sorted(self._held.items())),
             runs=self.watched,
             unwatched_runs=self.unwatched,
             left_out=self._left_out,

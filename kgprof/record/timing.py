@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import store
-from kgprof.record.load import LoadWatch
+from kgprof.record.load import load_from_now
 from kgprof.record.machine_speed import MachineClock
 from kgprof.record.run import Run
 from kgprof.record.turns import IN_TURN_FROM, Turns
-from kgprof.workloads.protocol import EvaluationSession, Session
+from kgprof.workloads.protocol import EvaluationSession, Session, Step
 
 # A third evaluation, or a second group of steps, starts only while it is expected to end within
 # this. The second evaluation is there for the spread, which one alone has not: it may take TIMING
@@ -46,7 +46,10 @@ DYNAMO = "torch._dynamo.utils"  # the module that has these counters
 HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
 
 
-def between_us(ns: Iterable[int]) -> tuple[float, ...]:
+Times = tuple[float, ...]  # microseconds, of each step
+
+
+def between_us(ns: Iterable[int]) -> Times:
     """Return the microseconds from each moment to the next."""
     return tuple((later - earlier) / 1e3 for earlier, later in pairwise(ns))
 
@@ -68,7 +71,7 @@ class StepClock:
     def tick(self) -> None:
         self._ticks.append(time.perf_counter_ns())
 
-    def stop(self) -> tuple[float, ...]:
+    def stop(self) -> Times:
         return between_us(self._ticks)
 
 
@@ -101,7 +104,7 @@ class CudaEventClock(StepClock):
         event.record()
         self._ticks.append(event)
 
-    def stop(self) -> tuple[float, ...]:
+    def stop(self) -> Times:
         torch.cuda.synchronize()
         taken = tuple(earlier.elapsed_time(later) * 1e3 for earlier, later in pairwise(self._ticks))
         self._free += self._ticks
@@ -140,7 +143,7 @@ class SlicedClock(StepClock):
             self._clock.start()
             self.stood_s += time.perf_counter() - stands_from
 
-    def stop(self) -> tuple[float, ...]:
+    def stop(self) -> Times:
         return *self._before, *self._clock.stop()
 
 
@@ -155,7 +158,7 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def wall_us(step: Callable[[], object], device: torch.device) -> float:
+def wall_us(step: Step, device: torch.device) -> float:
     """Microseconds of one call, up to the end of the device's work."""
     began = time.perf_counter_ns()
     step()
@@ -163,7 +166,7 @@ def wall_us(step: Callable[[], object], device: torch.device) -> float:
     return (time.perf_counter_ns() - began) / 1e3
 
 
-def timed_steps(step: Callable[[], object], clock: StepClock, count: int) -> tuple[float, ...]:
+def timed_steps(step: Step, clock: StepClock, count: int) -> Times:
     """Microseconds of each of ``count`` steps."""
     clock.prepare(count)
     clock.start()
@@ -171,7 +174,7 @@ def timed_steps(step: Callable[[], object], clock: StepClock, count: int) -> tup
     return clock.stop()
 
 
-def _take_steps(step: Callable[[], object], tick: Callable[[], None], count: int) -> None:
+def _take_steps(step: Step, tick: Callable[[], None], count: int) -> None:
     for _ in range(count):
         step()
         tick()
@@ -239,7 +242,7 @@ def _timed(
     run: Callable[[Callable[[], None]], object],
     turns: Turns,
     *,
-    before: Callable[[], object] = lambda: None,
+    before: Step = lambda: None,
     second_s: float = 0.0,
 ) -> m.TimingPass:
     """``run`` so many times. The first one always runs; another one when, as long as the longest so
@@ -249,11 +252,11 @@ def _timed(
     clock = SlicedClock(device, turns) if turns.shared else clock_for(device)
     machine = MachineClock(device)
     clock.prepare(AHEAD)
-    steps: list[tuple[float, ...]] = []
+    steps = []
     walls: list[float] = []
-    cpu_us: list[float] = []
+    cpu_us = []
     early = ""
-    load = LoadWatch()
+    load = load_from_now()
     fill_s = IN_TURN_S if turns.shared else 0.0
     while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
@@ -298,7 +301,7 @@ def _timed(
         stopped_early=early,
         machine=machine.speed(),
         cpu_us=tuple(cpu_us),
-        load=IN_TURN_WITH if turns.shared else load.answer(),
+        load=IN_TURN_WITH if turns.shared else load(),
         slice_steps=turns.steps if turns.shared else 0,
     )
 

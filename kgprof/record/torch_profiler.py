@@ -9,7 +9,6 @@ import gzip
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -20,10 +19,11 @@ from kgprof.reading import layout
 from kgprof.record import store, timing
 from kgprof.record.compiled_kernels import compiled_kernels
 from kgprof.record.run import Run
-from kgprof.workloads.protocol import Session
+from kgprof.workloads.protocol import Session, Step
 
 AWAITING = "kgprof: GPU sync"  # a span around the one synchronisation in the window that is ours
 GZIP_LEVEL = 6  # that of the gzip command; 9 takes four times as long for a tenth less
+Traced = m.TracePass | m.Skipped
 TRACE_BYTES = 48 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 
 
@@ -41,7 +41,7 @@ def trace_pass(
     path: Path,
     *,
     cpp_kernel_profile: bool = False,
-) -> m.TracePass | m.Skipped:
+) -> Traced:
     """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes
     to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
@@ -74,7 +74,7 @@ def export(profiler: profile, path: Path, mark: bytes = b"", put: bytes = b"") -
 
 def profiled(
     session: Session, device: torch.device, *, warmup: int, steps: int, with_stack: bool = False
-) -> tuple[profile, tuple[float, ...]]:
+) -> tuple[profile, timing.Times]:
     """The profiler's own warm-up (a first session in a process is dearer) and then the window, with
     each step's us.
 
@@ -118,7 +118,7 @@ def await_the_last_step(device: torch.device) -> None:
             timing.synchronize(device)
 
 
-def _run(times: int, *calls: Callable[[], object]) -> None:
+def _run(times: int, *calls: Step) -> None:
     for _ in range(times):
         for call in calls:
             call()

@@ -4,7 +4,7 @@ to."""
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -26,7 +27,7 @@ from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
 from kgprof.record.frame_hook import FrameHook
 from kgprof.record.graph_hook import GraphHook
-from kgprof.record.kept_records import as_lines, compilations, write_records
+from kgprof.record.kept_records import Lines, as_lines, compilations, write_records
 from kgprof.record.run import Run
 from kgprof.record.skip_records import SkipRecords
 from kgprof.record.source import LogListener, Source, aside, listening, replace, unavailable
@@ -123,7 +124,7 @@ def compile_pass(
     while_loading_s = sum(
         each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped)
     )
-    return msgspec.structs.replace(
+    return replaced(
         answer, compiling=compiling, cache=cache_folder(cached), while_loading_s=while_loading_s
     )
 
@@ -151,11 +152,10 @@ class CompileSources:
         self._project = project
         self._compiled_calls = CompiledCalls(calls, project)
         self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
-        self._frames, self._graphs = (
-            FrameHook(calls, project),
-            GraphHook(calls, self._compiled_calls.runs),
-        )
-        self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
+        self._frames = FrameHook(calls, project)
+        self._graphs = GraphHook(calls, self._compiled_calls.runs)
+        self._cuda_graphs = CudaGraphLog(calls)
+        self._autotuning = Autotuning(calls)
         self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
         self._earlier = EarlierCode(calls)
         self.sources: tuple[Source, ...] = (
@@ -181,7 +181,7 @@ class CompileSources:
         """Of torch's structured trace, those that are kept."""
         return self._trace.kept.records
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Lines:
         """The lines of the file of records, as far as they have come."""
         yield from as_lines(self._trace.kept.records, left_out=self._trace.kept.left_out)
         yield from self._frames.lines()
@@ -198,7 +198,7 @@ class CompileSources:
 
     def _switched_off_by(self) -> str:
         """What keeps torch.compile from compiling anything; a setting of torch's with its line."""
-        if by := compilation_switched_off_by(os.environ):
+        if by := compilation_switched_off_by():
             return by
         if not torch._dynamo.config.disable or any(compilations(self._trace.kept.records)):
             return ""
@@ -230,10 +230,10 @@ class CompileSources:
         )
 
 
-def compilation_switched_off_by(environment: Mapping[str, str]) -> str:
+def compilation_switched_off_by() -> str:
     """``NAME=1`` of the variable that makes torch.compile do nothing, or an empty string."""
     switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
-    return next((f"{name}=1" for name in switches if environment.get(name) == "1"), "")
+    return next((f"{name}=1" for name in switches if os.environ.get(name) == "1"), "")
 
 
 class StructuredTrace(Source):
@@ -263,7 +263,7 @@ class StructuredTrace(Source):
         # A file's number is told once a process; these were before the pass began (a workload may
         # compile on import).
         self.kept.records += [
-            m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()
+            m.TraceRecord({"str": [name, number]}) for name, number in INTERN_TABLE.items()
         ]
 
     @aside
@@ -289,7 +289,7 @@ class StructuredTrace(Source):
 
         def reset_code_caches() -> None:
             self.kept.records.append(
-                m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current)
+                m.TraceRecord({m.DYNAMO_RESET: True}, call=self._calls.current)
             )
             original()
 
@@ -322,7 +322,8 @@ def _remember_loggers() -> Callable[[], None]:
     from torch._logging import _internal
 
     chosen = _internal.log_state
-    levels, artifacts = dict(chosen.log_qname_to_level), set(chosen.artifact_names)
+    levels = dict(chosen.log_qname_to_level)
+    artifacts = set(chosen.artifact_names)
     registry = _internal.log_registry
     names = [
         *registry.get_log_qnames(),

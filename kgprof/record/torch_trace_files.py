@@ -23,7 +23,7 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -36,7 +36,7 @@ from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
 from kgprof.reading.structured_trace import artifact_name, compile_id, is_whole
 from kgprof.record import foreign, kept_records, project_sources, store
-from kgprof.record.kept_records import KeptRecords
+from kgprof.record.kept_records import KeptRecords, Metadata
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "a TORCH_TRACE directory does not contain it"
@@ -125,9 +125,7 @@ class TraceFile(KeptRecords):
             self.failed_by_printing.add((compile_id(metadata), self.resets))
         self.keep(metadata, text, self.resets)
 
-    def _describe(
-        self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None
-    ) -> None:
+    def _describe(self, prefix: re.Match[bytes], metadata: Metadata, text: str | None) -> None:
         if not self.began:
             month, day, time, pid = (
                 prefix[name].decode() for name in ("month", "day", "time", "pid")
@@ -141,7 +139,7 @@ class TraceFile(KeptRecords):
         if artifact_name(metadata) == "torch_version" and text:
             self.torch = str(json_object(text).get("pytorch_version") or "")
 
-    def _count_resets(self, metadata: Mapping[str, Any]) -> None:
+    def _count_resets(self, metadata: Metadata) -> None:
         """A compile id that begins again after its metrics were written is another compilation of
         the same name."""
         name = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
@@ -173,7 +171,7 @@ class TraceFile(KeptRecords):
             if (compile_id(record.metadata), record.call) not in gone
         ]
 
-    def _stack(self, metadata: Mapping[str, Any]) -> list[tuple[object, str]]:
+    def _stack(self, metadata: Metadata) -> list[tuple[object, str]]:
         """Read the file's number and the function of each frame, where a compilation begins."""
         start = metadata.get("dynamo_start")
         frames = start.get("stack") if isinstance(start, dict) else None
@@ -221,7 +219,7 @@ def _records(
 ) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
-    payload: list[bytes] = []
+    payload = []
     room = LONGEST_PAYLOAD
     foreign_lines = 0
     for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
@@ -252,8 +250,8 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
 
     ``path`` may be one such file. Raises InputError where there is nothing to read.
     """
-    files: list[TraceFile] = []
-    unread: list[str] = []
+    files = []
+    unread = []
     paths = _paths(path)
     for one in paths:
         try:

@@ -6,7 +6,6 @@ window closes before the program's own session begins. It sees one thread, and u
 main one it ends the process by SIGSEGV.
 """
 
-import os
 import threading
 import time
 import warnings
@@ -28,7 +27,13 @@ from kgprof.record import ranks, stack_profiler, timing
 from kgprof.record.line_samples import LineSamples
 from kgprof.record.source import Source, first_line, replace
 from kgprof.record.steps import Kind, Steps
-from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
+from kgprof.record.torch_profiler import (
+    TRACE_BYTES,
+    Traced,
+    activities,
+    await_the_last_step,
+    export,
+)
 
 ELSEWHERE = (
     "steps are taken on another thread than the main one, where torch.profiler cannot be used"
@@ -67,7 +72,7 @@ class TraceWindow(Source):
     ) -> None:
         """``project``: whose lines are sampled; None: nobody's. ``with_stack``: STACK, which takes
         fewer steps."""
-        self.result: m.TracePass | m.Skipped | None = None
+        self.result: Traced | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
         self._steps, self._device, self._path = steps, device, path
@@ -83,11 +88,7 @@ class TraceWindow(Source):
         self._began_cpu_s = 0.0
         self._ends_at_mark = False  # else the program ended in a step that has begun
         self.enough_after = 0  # steps, where those that were wanted would have been more
-        self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = (
-            None,
-            None,
-            None,
-        )
+        self._whole: tuple[Traced | None, Kind | None, int | None] = (None, None, None)
         # closed for good: there is no other window, whatever steps come later
         self._is_last = False
         # listens in the step before those that count, whose time nobody takes
@@ -114,7 +115,8 @@ class TraceWindow(Source):
             return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
-                self.kind, self.opened_at = kind, self._steps.current
+                self.kind = kind
+                self.opened_at = self._steps.current
                 window = schedule(wait=0, warmup=1, active=self._wanted + 1, repeat=1)
                 self._profiler = torch_profile(
                     activities=activities(self._device),
@@ -140,7 +142,7 @@ class TraceWindow(Source):
             self._tell(self._profiler.step)
 
     def _has_enough(self) -> bool:
-        if ranks.launch(os.environ) is not None:
+        if ranks.launch() is not None:
             return False  # ranks that end at different steps wait for each other's exports
         steps = len(self._times) - 1
         if steps < FEWEST_STEPS or time.process_time() - self._began_cpu_s < ENOUGH_CPU_S:
@@ -151,7 +153,8 @@ class TraceWindow(Source):
     def _sampled(self) -> None:
         """End the sampling, if there is any."""
         if self._samples is not None:
-            self._host_lines, self._samples = self._samples.stop(), None
+            self._host_lines = self._samples.stop()
+            self._samples = None
 
     def _begin_again(self) -> None:
         self._in_first.close()
@@ -210,9 +213,7 @@ class TraceWindow(Source):
             self._ours = False
         return True
 
-    def _exported(
-        self, profiler: torch_profile, step_us: tuple[float, ...]
-    ) -> m.TracePass | m.Skipped:
+    def _exported(self, profiler: torch_profile, step_us: timing.Times) -> Traced:
         most_bytes = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
         mark = b""
         if not self._ends_at_mark:
@@ -263,7 +264,8 @@ class WholeTrace(TraceWindow):
 
     def close(self, why: str = "", *, for_good: bool = True) -> None:
         """Once; ``why``: the program begins a session of its own."""
-        profiler, self._profiler = self._profiler, None
+        profiler = self._profiler
+        self._profiler = None
         if profiler is None or _elsewhere():
             self.result = self.result or m.Skipped(ELSEWHERE)
             return

@@ -50,7 +50,7 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
 
 
 def compiled_again(tuner: Any, knobs: Any) -> m.KernelStages:
-    heard: list[Any] = []
+    heard = []
     knobs.compilation.listener = lambda *, times, **_: heard.append(times)
     # What came from a worker has no source with it until it is loaded anew.
     fresh = tuner._reload_kernel() if tuner.fn.fn is None else tuner

@@ -14,9 +14,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from kgprof.errors import OutputError, UsageError
 from kgprof.reading import files
@@ -80,16 +77,13 @@ def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
             )
 
 
-class _Written(msgspec.Struct):
-    schema_version: int
-    environment: dict[str, Any]
-
-
 def _names_kgprof(path: Path) -> bool:
     try:
-        return "kgprof" in msgspec.json.decode(files.content(path), type=_Written).environment
-    except (OSError, msgspec.DecodeError):
+        written = files.json_object(files.content(path))
+    except OSError:
         return False
+    environment = written.get("environment")
+    return "schema_version" in written and isinstance(environment, dict) and "kgprof" in environment
 
 
 class Unfinished:

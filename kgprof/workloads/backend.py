@@ -86,4 +86,5 @@ def in_place_of_inductor(
     try:
         yield
     finally:
-        torch.compile, _dynamo.optimize = compile_, optimize
+        torch.compile = compile_
+        _dynamo.optimize = optimize

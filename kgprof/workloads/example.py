@@ -13,9 +13,9 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.workloads import catalog, user
 from kgprof.workloads.protocol import Session, require_mode
+from kgprof.workloads.protocol import Step as Step
 
 Shapes = SimpleNamespace  # an int under each name
-Step = Callable[[], object]
 # torch.compile(function, **options) in the run's mode; the function itself in eager mode
 Compile = Callable[..., Any]
 Builder = Callable[[Shapes, torch.device, Compile], Step]
@@ -50,7 +50,7 @@ class ExampleWorkload:
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         return [
-            m.StrategyPlan(name=label, modes=each.modes, summary=each.summary)
+            m.StrategyPlan(label, each.modes, each.summary)
             for label, each in self._strategies.items()
         ]
 

@@ -120,7 +120,7 @@ class ProgramWorkload:
         self._label = find(workload).name + suffix
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
-        return [m.StrategyPlan(name=self._label, modes=(m.AS_IS,), summary=SUMMARY)]
+        return [m.StrategyPlan(self._label, (m.AS_IS,), SUMMARY)]
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
         return [m.RunKey(self._label, m.AS_IS)]

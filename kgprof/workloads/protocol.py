@@ -11,6 +11,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 
 Tick = Callable[[], None]
+Step = Callable[[], object]
 
 
 @runtime_checkable
@@ -56,7 +57,8 @@ class BufferSession(Session, Protocol):
 
 
 class Workload(Protocol):
-    """A program to measure."""
+    """A program to measure. One that says what its work is counted in has ``unit`` as well, a
+    WorkUnit, so that reports have the time of a unit and units a second."""
 
     @property
     def name(self) -> str: ...
@@ -100,15 +102,6 @@ class DivisibleWorkload(Workload, Protocol):
     def part(self) -> tuple[Workload, str]:
         """The part, and how much of it that is and what asks for all; itself and nothing where all
         was asked for."""
-
-
-@runtime_checkable
-class CountingWorkload(Workload, Protocol):
-    """A workload that says what its work is counted in, so that reports have the time of a unit and
-    units a second."""
-
-    @property
-    def unit(self) -> m.WorkUnit: ...
 
 
 @runtime_checkable

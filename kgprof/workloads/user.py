@@ -40,7 +40,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.workloads.protocol import Session, Tick, Workload
+from kgprof.workloads.protocol import Session, Step, Tick, Workload
 
 RANDOM = "kgprof.draws_random_numbers"  # a flag among a result's arrays
 DTYPE = "kgprof.dtype."  # before a name: the torch dtype of an array that numpy has no dtype for
@@ -186,9 +186,7 @@ class UserWorkload:
                     f"{name}: alternatives name {label!r}, which is not one of its strategies",
                     hint=has,
                 )
-        self._alternatives = tuple(
-            m.Alternative(guarded=first, always=other) for first, other in pairs
-        )
+        self._alternatives = tuple(m.Alternative(first, other) for first, other in pairs)
         for label, strategy in strategies.items():
             _require_step(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
@@ -199,7 +197,7 @@ class UserWorkload:
             if not hasattr(strategy, "evaluate"):
                 modes += m.COMPILED_MODES
             summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
-            plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
+            plans.append(m.StrategyPlan(label, modes, summary))
         return plans
 
     def alternatives(self) -> Sequence[m.Alternative]:
@@ -282,7 +280,7 @@ def _require_step(what: str, strategy: object) -> None:
         pass  # a builtin without a signature: calling it will show
 
 
-def _step(strategy: object) -> Callable[[], object]:
+def _step(strategy: object) -> Step:
     step = getattr(strategy, "step", None)
     return step if callable(step) else strategy  # type: ignore[return-value]
 
@@ -316,14 +314,14 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
 class UserSession:
     """One run of a user's step."""
 
-    def __init__(self, step: Callable[[], object], result: Callable[[], Arrays] | None) -> None:
+    def __init__(self, step: Step, result: Callable[[], Arrays] | None) -> None:
         self._step = self.unwatched = step
         self._result = result
         self._first: object = None
         self._random = False
         # The first call is watched; from then on nothing stands between the clock and the user's
         # function.
-        self.step: Callable[[], object] = self._first_step
+        self.step: Step = self._first_step
 
     def _first_step(self) -> object:
         before = _random_state()

@@ -45,7 +45,7 @@ class _Place:
 
 
 class Tape(TorchDispatchMode):
-    """A Capturer."""
+    """In the place of a CudaGraph."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -30,9 +30,7 @@ def accounted(program: Callable[[], object]) -> dict[Phase, float]:
     with listening([marks, account]):
         program()
         trains_on = marks.uncounted > 0
-        found = account.answer(
-            steps.reported, steps.now_ns(), under_listeners=False, trains_on=trains_on
-        )
+        found = account.answer(steps.now_ns(), under_listeners=False, trains_on=trains_on)
     assert torch.nn.Module.train is before
     assert isinstance(found, m.ScriptAccount)
     assert sum(each.us for each in found.phases) == pytest.approx(found.total_us)

@@ -63,8 +63,8 @@ def test_an_iteration_with_several_calls_is_a_step(
 
     assert steps.chosen is Kind.ITERATION
     assert steps.counts[Kind.ITERATION] == iterations
-    assert steps.ended(Kind.ITERATION) == iterations - 1
-    place = marks.iterations.location
+    assert steps.ended() == iterations - 1
+    place = marks.iterations.loop
     assert place is not None
     assert (
         (tmp_path / "program.py")

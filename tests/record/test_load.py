@@ -7,7 +7,7 @@ import pytest
 
 from kgprof.model import Load, Skipped
 from kgprof.record import load
-from kgprof.record.load import LoadWatch, Moment, between, busy_ticks, wait_for_idle
+from kgprof.record.load import Moment, between, busy_ticks, load_from_now, wait_for_idle
 
 # user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  999 0 0 0 0 0 0 0 0 0
@@ -75,10 +75,10 @@ def test_processes_of_our_group_are_no_others(
             (folder / "stat").write_text(f"{pid} ({name}) R 1 {its} 1 0 -1 0 0 0 0 0 {times} 20")
 
     stands(1000, 50, 5)
-    watch = LoadWatch(tmp_path)
+    watched = load_from_now(tmp_path)
     stands(1000 + 60, 50 + 10, 5 + 20)
 
-    found = watch.answer()
+    found = watched()
 
     assert isinstance(found, Load)
     ticks_per_s = os.sysconf("SC_CLK_TCK")
@@ -86,7 +86,7 @@ def test_processes_of_our_group_are_no_others(
 
 
 def test_without_proc_the_reason_is_told(tmp_path: Path) -> None:
-    found = LoadWatch(tmp_path).answer()
+    found = load_from_now(tmp_path)()
 
     assert isinstance(found, Skipped)
     assert "No such file" in found.reason

@@ -53,10 +53,10 @@ def test_the_preferred_kind_there_is_decides_what_every_label_means(
     steps = marked(*kinds)
 
     assert steps.chosen is chosen
-    number = steps.numbers(chosen)
+    number = steps.numbers()
     assert [number(label) for label in range(-1, len(kinds))] == numbers
-    assert steps.ended(chosen) == ended
-    assert len(steps.boundaries(chosen)) == (0 if chosen is None else ended + 1)
+    assert steps.ended() == ended
+    assert len(steps.boundaries()) == (0 if chosen is None else ended + 1)
     assert steps.current == len(kinds) + BEFORE_THE_FIRST
 
 
@@ -76,8 +76,8 @@ def test_a_step_in_which_a_graph_or_its_backward_is_compiled_is_known(
         compiled(torch.ones(2))
     counters["inductor"]["fxgraph_cache_hit"] += 1  # as that of a backward graph
 
-    assert steps.compiled_in(R) == (1, 3)
-    assert steps.compiled_in(None) == ()
+    assert steps.compiled_in() == (1, 3)
+    assert Steps().compiled_in() == ()
 
 
 def test_what_the_recorder_does_at_a_mark_is_no_part_of_a_step() -> None:
@@ -87,7 +87,7 @@ def test_what_the_recorder_does_at_a_mark_is_no_part_of_a_step() -> None:
     steps.mark(R)
     steps.mark(R)
 
-    (first, second) = steps.boundaries(R)
+    (first, second) = steps.boundaries()
     assert second - first < 40e6
 
 
@@ -293,7 +293,7 @@ def test_each_optimizer_step_has_ended_also_where_the_first_began_unseen() -> No
 
     for _ in range(5):
         steps.mark(Kind.OPTIMIZER)
-    assert (steps.ended(Kind.OPTIMIZER), steps.running) == (4, 6)
+    assert (steps.ended(), steps.running) == (4, 6)
 
     steps.mark(Kind.EXPLICIT)
     steps.mark(Kind.EXPLICIT)
@@ -313,8 +313,8 @@ def test_a_call_inside_the_capture_of_a_cuda_graph_is_no_step(
         steps.mark(R)
 
     assert told == [R, R]  # nothing waits for the GPU or starts a profiler in the capture
-    assert steps.ended(R) == 1
-    assert len(steps.boundaries(R)) == 2
+    assert steps.ended() == 1
+    assert len(steps.boundaries()) == 2
 
 
 @pytest.mark.parametrize("in_graph", [True, False])
@@ -352,7 +352,7 @@ def test_a_replay_of_a_graph_with_an_optimizer_step_in_it_ends_a_step(
 
     assert steps.chosen is O
     assert (steps.counts[O], steps.counts[G]) == ((53, 0) if in_graph else (3, 50))
-    assert steps.after_the_last(O) == ({} if in_graph else {G: 50})
+    assert steps.after_the_last() == ({} if in_graph else {G: 50})
 
 
 @pytest.mark.parametrize(
@@ -373,4 +373,7 @@ def test_a_replay_of_a_graph_with_an_optimizer_step_in_it_ends_a_step(
 def test_what_goes_on_after_the_last_step_is_more_than_between_two(
     kinds: tuple[Kind, ...], chosen: Kind | None, goes_on: dict[Kind, int]
 ) -> None:
-    assert marked(*kinds).after_the_last(chosen) == goes_on
+    steps = marked(*kinds)
+
+    assert steps.chosen is chosen
+    assert steps.after_the_last() == goes_on

@@ -98,7 +98,7 @@ def test_what_runs_in_a_sweep_need_not_try_the_vector_instructions_again(
 
 
 def swept(session: Session, minutes: float = 60.0, repeats: int = 1) -> m.Sweep:
-    return session.run(turns=3, repeats=repeats, minutes=minutes, ahead=lambda sweep: [DEFAULT])
+    return session.run(repeats=repeats, minutes=minutes, ahead=lambda sweep: [DEFAULT])
 
 
 def test_the_processes_of_the_cells_take_turns_and_the_first_of_each_is_cold(
@@ -224,16 +224,17 @@ def test_a_script_that_compiles_nothing_is_not_run_in_every_cell(
     ran: dict[m.Cell, int],
     whole: bool,
 ) -> None:
-    def process(
-        self: Session, cell: m.Cell, caches: object, number: int, cold: bool, last: bool
-    ) -> object:
-        steps, count = (() if cold else (100.0,)), (frames if cold and cell.compiles else 0)
+    def process(self: Session, question: m.CellQuestion, caches: object, number: int) -> object:
+        cold = question.cold
+        steps = () if cold else (100.0,)
+        count = frames if cold and question.cell.compiles else 0
         times = m.CellTimes(start_s=(1.0,), step_us=steps, clock="perf_counter", frames=count)
         return OK, times, "", False
 
     session, _ = asked({})
     monkeypatch.setattr(Session, "_program_process", process)
     monkeypatch.setattr(session, "_is_program", True)
+    monkeypatch.setattr(session, "_warm_turns", 3)
 
     found = swept(session, minutes=minutes)
 
