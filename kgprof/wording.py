@@ -33,6 +33,12 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
 
+def slower(ratio: float) -> str:
+    """ "9.8 % slower", by a time over another one."""
+    words = {True: "slower", False: "faster"}
+    return f"{100 * abs(ratio - 1):.1f} % {words[ratio > 1]}"
+
+
 def clause(before: str, words: object, after: str = "") -> str:
     """The words between two others; empty where there are none."""
     return f"{before}{words}{after}" if words else ""

@@ -30,7 +30,7 @@ def cases_of(workload: str, names: Sequence[str]) -> tuple[m.CaptureCase, ...]:
     """Raises UsageError for a case or a workload that cannot be."""
     if programs.is_program(workload):
         why = f"{workload} is a script, so nothing in it can be captured"
-        raise UsageError(why, hint="name one of its functions: file.py:name")
+        raise UsageError(why, "name one of its functions: file.py:name")
     return captures.chosen(names, built_in=workload in catalog.BUILT_IN)
 
 

@@ -65,9 +65,7 @@ class Comparing(m.Model):
         for output in self.context.outputs:
             if output.form not in SHEET_FORMATS:
                 why = f"a history of {len(paths)} recordings has no format {output.form}"
-                raise UsageError(
-                    why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them"
-                )
+                raise UsageError(why, f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
         written = [folder / name for name in HISTORY_FILES] if folder is not None else []
         self._refuse_overwriting(paths, written)
         if folder is not None:
@@ -112,7 +110,7 @@ class Comparing(m.Model):
             output / BASE / layout.FOLDER / layout.HEADER
         ).is_file():
             why = "already exists and is not a Recording's"
-            raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
+            raise UsageError(f"{output / BASE} {why}", "choose another folder with -o")
         refuse_other_platforms()
         with in_turn.checkouts(base, head, workload) as trees:
             files = [
@@ -177,20 +175,20 @@ def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
     """Raises UsageError where HEAD has no such workload, NoBaseError where BASE has none."""
     if programs.is_program(workload):
         hint = "compare one of its functions: file.py:name"
-        raise UsageError(f"--record does not work for a script ({workload})", hint=hint)
+        raise UsageError(f"--record does not work for a script ({workload})", hint)
     place = workload.rpartition(":")[0]
     if Path(place).is_absolute():
         hint = "name it as seen from the top of a checkout"
-        raise UsageError(f"{place} is one file, whichever side is recorded", hint=hint)
+        raise UsageError(f"{place} is one file, whichever side is recorded", hint)
     with contextlib.chdir(tree.folder):
         try:
             target = loading.find(workload)
         except UsageError as error:
             if side == "BASE":
                 raise NoBaseError(
-                    f"BASE has no such workload: {error.message}", hint="it may be new in HEAD"
+                    f"BASE has no such workload: {error.message}", "it may be new in HEAD"
                 ) from error
-            raise UsageError(f"{side}: {error.message}", hint=error.hint) from error
+            raise UsageError(f"{side}: {error.message}", error.hint) from error
     return None if target is None else target.file
 
 

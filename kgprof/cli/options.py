@@ -106,9 +106,7 @@ def checked_modes(
 ) -> tuple[str, ...]:
     for value in values:
         if value not in MODES:
-            raise UsageError(
-                unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}"
-            )
+            raise UsageError(unknown("mode", value, MODES), f"the modes are {', '.join(MODES)}")
     return values
 
 
@@ -125,7 +123,7 @@ def checked_sizes(
     if min(sizes) < 1 or len(set(sizes)) < 2:
         raise UsageError(
             f"--sizes must be two or more sizes, got {given}",
-            hint=("for example --sizes 8,16,24, or --sizes own"),
+            ("for example --sizes 8,16,24, or --sizes own"),
         )
     return sizes
 
@@ -260,7 +258,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
     outputs = [_output(value, param) for value in values]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError(
-            "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
+            "two formats cannot share stdout", "write one to a file: --format json=report.json"
         )
     if outputs:
         remembered(ctx, param, tuple(outputs))
@@ -269,7 +267,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
 def _output(value: str, option: FormatOption) -> Output:
     name, _, path = value.partition("=")
     if name not in (known := option.formats()):
-        raise UsageError(unknown("format", name, known), hint=f"one of {', '.join(known)}")
+        raise UsageError(unknown("format", name, known), f"one of {', '.join(known)}")
     if path:
         refuse_unwritable(Path(path))
     return Output(name, Path(path) if path else None)
@@ -297,9 +295,7 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if module is None:
         return value
     if value != param.get_default(ctx):
-        raise UsageError(
-            f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them"
-        )
+        raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", "name one of them")
     return f"{MODULE_OPTION}{module}"
 
 
@@ -309,9 +305,9 @@ def parsed_passes(
     names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
     for name in names:
         if name not in PASSES:
-            raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
+            raise UsageError(unknown("pass", name, PASSES), f"one of {', '.join(PASSES)}")
     if value is not None and not names:
-        raise UsageError("--passes is empty", hint=f"one of {', '.join(PASSES)}")
+        raise UsageError("--passes is empty", f"one of {', '.join(PASSES)}")
     return tuple(m.PassName(name) for name in dict.fromkeys(names))
 
 
@@ -461,13 +457,13 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
     if record and not 2 <= len(sides) <= 3:
         raise UsageError(
             f"--record needs BASE HEAD [WORKLOAD], got {len(sides)} arguments",
-            hint="for example: kgprof compare --record HEAD^ . my_model.py:step",
+            "for example: kgprof compare --record HEAD^ . my_model.py:step",
         )
     if record:
         return
     if len(sides) < 2:
         raise UsageError(
-            "compare needs BASE and HEAD", hint="give two folders that `kgprof profile` wrote"
+            "compare needs BASE and HEAD", "give two folders that `kgprof profile` wrote"
         )
     own = (
         "rounds",
@@ -483,7 +479,7 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
     )
     if given := _given_among(own, context):
         raise UsageError(
-            f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record"
+            f"compare runs nothing, so {' and '.join(given)} cannot be used", "add --record"
         )
 
 
@@ -502,7 +498,7 @@ def refuse_unwritable(path: Path) -> None:
             "choose a file in a writable folder; --format and extract write to stdout if "
             "no path is given"
         )
-        raise UsageError(f"cannot write to {path}", hint=hint)
+        raise UsageError(f"cannot write to {path}", hint)
 
 
 def asked_for(
@@ -520,7 +516,7 @@ def asked_for(
     loading.check_arguments(workload, workload_args)
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
-        raise UsageError(lacking, hint="use more --steps")
+        raise UsageError(lacking, "use more --steps")
     rounds = given.get("rounds", DEFAULTS.rounds)
     passes = given.get("passes", ())
     if programs.is_program(workload):
@@ -536,11 +532,11 @@ def asked_for(
     }.items():
         if value is not None and not programs.is_program(workload):
             only = f"{option} is for scripts, but {workload} is not one"
-            raise UsageError(only, hint="a script is script.py, or -m pkg.mod")
+            raise UsageError(only, "a script is script.py, or -m pkg.mod")
     if rounds > 1 and passes and m.PassName.TIMING not in passes:
         raise UsageError(
             f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
-            hint="add timing to --passes",
+            "add timing to --passes",
         )
     return m.Options(workload, workload_args=workload_args, timeout_s=timeout, **given)
 
@@ -552,20 +548,18 @@ def refuse_for_a_script(
     if any(mode != m.AS_IS for mode in modes):
         raise UsageError(
             f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
-            hint=(
+            (
                 f"write model = torch.compile(model) in it; kgprof sweep {workload} then "
                 "tries its modes"
             ),
         )
     for name in passes:
         if not (m.PASSES[name].listens or m.PASSES[name].reruns):
-            raise UsageError(
-                f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script
-            )
+            raise UsageError(f"a script has no {name.upper()} pass", m.PASSES[name].not_in_script)
     if rounds > 1:
         raise UsageError(
             f"--rounds {rounds} does not work for a script ({workload})",
-            hint="profile one of its functions (file.py:name), or profile the script several times",
+            "profile one of its functions (file.py:name), or profile the script several times",
         )
 
 
@@ -586,7 +580,7 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
     if given or context.module:
         raise UsageError(
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",
-            hint="use one of the two",
+            "use one of the two",
         )
     return m.Options(f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 

@@ -170,5 +170,5 @@ def to_stdout(text: str) -> None:
         discard(sys.stdout)
         raise UsageError(
             f"cannot write to stdout: {error.strerror or error}",
-            hint="free some disk space, or send it elsewhere",
+            "free some disk space, or send it elsewhere",
         ) from error

@@ -41,7 +41,7 @@ class Verbs(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise UsageError(
                 options.unknown("command", args[0], self.list_commands(ctx)),
-                hint="see kgprof --help",
+                "see kgprof --help",
             )
         return super().resolve_command(ctx, args)
 
@@ -307,9 +307,7 @@ def report(
     from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
-        raise UsageError(
-            "report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR"
-        )
+        raise UsageError("report needs exactly one input", "give a RECORDING, or --torch-trace DIR")
     output, outputs, page = context.output, context.outputs, None
     if torch_trace is not None:
         asked = options.traced_options(context, torch_trace)
@@ -619,7 +617,7 @@ def sweep(
         sizes=tuple(tuple(shlex.split(each)) for each in size),
     )
     if given["resume"] and context.output is None:
-        raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
+        raise UsageError("--resume needs the folder of the earlier sweep", "name it with -o")
     loading.find(workload)
     for each in grid.sizes or ((),):
         loading.check_arguments(workload, (*context.workload_args, *each))
@@ -831,7 +829,7 @@ def capture(
     refuse_other_platforms()
     if workload is None:
         raise UsageError(
-            "kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step"
+            "kgprof capture needs a WORKLOAD", "for example: kgprof capture my_model.py:step"
         )
     loading.check_arguments(workload, context.workload_args)
     strategies = (strategy,) if strategy else ()
@@ -936,9 +934,7 @@ def explain(rule: str | None, form: str) -> int:
 
     if form == "markdown":
         if rule is not None:
-            raise UsageError(
-                "--format markdown prints every rule", hint="leave out RULE or --format"
-            )
+            raise UsageError("--format markdown prints every rule", "leave out RULE or --format")
         to_stdout(rules_page(RULES))
         return EXIT_OK
     if rule is None:
@@ -949,7 +945,7 @@ def explain(rule: str | None, form: str) -> int:
     if name not in named:
         raise UsageError(
             options.unknown("rule", rule, tuple(named), near=name),
-            hint="`kgprof explain` lists them all",
+            "`kgprof explain` lists them all",
         )
     shown = named[name]
     to_stdout(

@@ -83,16 +83,16 @@ def _quoted(text: str) -> str:
 
 def _refuse_workload(workload: str) -> None:
     if not workload.strip():
-        raise UsageError("the workload is empty", hint="name one with --workload model.py:step")
+        raise UsageError("the workload is empty", "name one with --workload model.py:step")
     if "${{" in workload:
         raise UsageError(
             f"the workload {workload!r} contains ${{{{, which GitHub replaces by secrets and the "
             "like",
-            hint="rename the file or the function",
+            "rename the file or the function",
         )
     if any("\ud800" <= character <= "\udfff" for character in workload):
         raise UsageError(
-            f"the workload {workload!r} is not UTF-8", hint="rename the file or the function"
+            f"the workload {workload!r} is not UTF-8", "rename the file or the function"
         )
 
 
@@ -121,7 +121,7 @@ def kgprof_source(source: str | None) -> str:
         return source
     raise UsageError(
         f"--from {source!r} names no commit",
-        hint=(
+        (
             "use git+https://HOST/OWNER/REPOSITORY@COMMIT with all 40 digits, or a "
             "folder of the repository: ./PATH"
         ),
@@ -139,11 +139,11 @@ def refuse_what_is_no_file(path: Path) -> None:
     if links:
         raise UsageError(
             f"cannot write to {path}: {links[-1]} is a symbolic link",
-            hint="name the file that it leads to with -o",
+            "name the file that it leads to with -o",
         )
     if path.exists() and not path.is_file():
         raise UsageError(
-            f"cannot write to {path}: it is not a regular file", hint="name another file with -o"
+            f"cannot write to {path}: it is not a regular file", "name another file with -o"
         )
 
 
@@ -155,12 +155,12 @@ def refuse_to_replace(path: Path) -> None:
         return
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror or error}", hint="name another file with -o"
+            f"{path} cannot be read: {error.strerror or error}", "name another file with -o"
         ) from error
     if not ours:
         raise UsageError(
             f"{path} was not written by `kgprof ci-init`",
-            hint="name another file with -o, or replace it with --force",
+            "name another file with -o, or replace it with --force",
         )
 
 
@@ -328,14 +328,10 @@ def write_texts(
     """The graphs or the code of one run, a heading before each. Raises UsageError where several
     runs have some and none was named, or the run is not there; InputError where it has none."""
     if sharing.source == "none":
-        raise UsageError(
-            f"--include-source none leaves nothing of a {what}", hint="give repo or all"
-        )
+        raise UsageError(f"--include-source none leaves nothing of a {what}", "give repo or all")
     known = {run.key.slug: run.records for run in recording.runs}
     if slug is not None and slug not in known:
-        raise UsageError(
-            f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}"
-        )
+        raise UsageError(f"no run {slug!r} in this Recording", f"its runs are {', '.join(known)}")
     texts = {
         name: [text for text in records.texts if text.what == what]
         for name, records in known.items()
@@ -351,7 +347,7 @@ def write_texts(
         raise InputError(f"no {what} was recorded", path=slug or recording.folder, hint=hint)
     if len(having) > 1:
         raise UsageError(
-            f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}"
+            f"{len(having)} runs have a {what}", f"choose one with --run: {', '.join(having)}"
         )
     parts = []
     for text in texts[having[0]]:
