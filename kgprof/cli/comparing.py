@@ -13,7 +13,7 @@ from kgprof.analysis.redaction import Redactor, redacted
 from kgprof.cli import reading, writing
 from kgprof.cli.options import SHEET_FORMATS, Context
 from kgprof.cli.recording import load_before, making
-from kgprof.cli.saying import inform
+from kgprof.cli.saying import Job, inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
 from kgprof.compare.verdict import metric_words
@@ -55,7 +55,7 @@ class Comparing(m.Model):
         writing.add_to_job_summary(found, context.job)
         if output is not None:
             context.folder = output
-            inform(f"the report is {writing.write_report(output, found, recording)}")
+            inform(f"the report is {writing.write_report(output, found, recording, Job())}")
         writing.emit(found, recording, context)
         return found.exit_code
 
@@ -131,7 +131,7 @@ class Comparing(m.Model):
                 self.context.interrupted = not whole
                 self.context.writing = whole
                 found = judge()
-                writing.write_report(work.folder, found, work.recording)
+                writing.write_report(work.folder, found, work.recording, Job())
                 page = work.finish() / layout.REPORTS[0]
         writing.complain_of_runs(found, page.parent / layout.FOLDER)
         return writing.ended(found, page, self.context)

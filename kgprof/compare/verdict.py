@@ -90,9 +90,10 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
         undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
         # the step and the evaluation of one run are of one mind mostly
         for metric in undecided[:1]:
-            alike = metric.note * (metric.undecided is m.Undecided.ONE_ROUND)
-            text = f"{run.run.slug}: {metric_words(metric)}"
-            yield Reason(EXIT_INCONCLUSIVE, text, same_for_all=alike)
+            reason = Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric_words(metric)}")
+            if metric.undecided is m.Undecided.ONE_ROUND:
+                reason = replace(reason, same_for_all=metric.note)
+            yield reason
         unseen = [metric for metric in deciding if metric.verdict is m.MetricVerdict.NOT_OBSERVED]
         times = [metric for metric in run.metrics if metric.time_of]
         unseen += [
@@ -189,7 +190,9 @@ def metric_words(metric: m.ComparedMetric) -> str:
     if metric.budget_percent is not None:
         within += f"; limit {metric.budget_percent:g} %"
     # of one that is worse a note alters nothing
-    return f"{change} ({within}){clause('; ', metric.note * (metric.verdict is not _WORSE))}"
+    if metric.verdict is _WORSE:
+        return f"{change} ({within})"
+    return f"{change} ({within}){clause('; ', metric.note)}"
 
 
 @m.skippable

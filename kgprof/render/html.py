@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -84,11 +85,9 @@ LEVELS = (
     replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
 
-# Which level is tried first decides nothing but how many pages are made before the one that is
-# written.
-_MOSTLY = 5  # the level that a page needs that is too large
-_TIMES_ITS_PROFILE = 5  # so much larger than the Profile in it is a page of level 0, or more
-_SAYING_SO = 10_000  # no page needs more bytes to say what is left out of it
+# So much larger than the Profile in it is a page of level 0, or more: it is not tried first if it
+# is certain not to fit.
+_TIMES_ITS_PROFILE = 5
 
 
 Traces = Callable[[], Sequence[TraceFile]]
@@ -108,18 +107,13 @@ class Html:
     def render(self, profile: m.Profile) -> str:
         """The trace of the first run is part of the page as long as kernels are; the others get
         what room is left."""
-        order = [profile.runs[index].key for index in importance(profile.runs)]
-        traces = sorted(
-            self._traces(),
-            key=lambda trace: order.index(trace.run) if trace.run in order else len(order),
-        )
+        order = {profile.runs[at].key: place for place, at in enumerate(importance(profile.runs))}
+        traces = sorted(self._traces(), key=lambda trace: order.get(trace.run, len(order)))
         layout = Layout()
-        own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
-        reserved = sum(
-            4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES for trace in traces if trace.run in own
-        )
-        # which are left free below for every trace
-        reserved += FRAME_BYTES * (len(traces) - 1) if own else 0
+        reserved = 0
+        for trace in traces:
+            if order.get(trace.run) == 0 and embedded([trace], MAX_BYTES):
+                reserved = 4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES * len(traces)
         limits, made, text = _first_that_fits(
             profile, traces, layout, reserved, blob(profile, self._source_url)
         )
@@ -128,9 +122,9 @@ class Html:
         for trace in traces:
             if trace.run not in which:
                 trace.place()
-        return (
-            layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
-        )
+        if not which:
+            return text
+        return layout.text(page.carrying(made, trace_links(traces, which, limits)))
 
 
 class Layout:
@@ -178,32 +172,28 @@ def _first_that_fits(
     blob: str = "",
 ) -> tuple[Limits, page.Page, str]:
     """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are.
-    The others get smaller from level to level, so that the level is found by halving, from the one
-    that most of them need; what a page has besides its Profile, those of the levels before it have
-    too."""
+    The others get smaller from level to level, so that the level is found by halving."""
     packing = cache(lambda share: packed(profile, share))
-    best: tuple[Limits, page.Page, str] | None = None
-    low = 0
-    high = len(LEVELS) - 1
-    level = _MOSTLY if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES else 0
-    while low <= high:
+
+    @cache
+    def fitting(level: int) -> tuple[Limits, page.Page, str] | None:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        kept_free = reserved if limits.kernel_rows else 0
+        room = MAX_BYTES - reserved * bool(limits.kernel_rows)
+        if len(own.text) > room:
+            return None
         made = page.build(profile, limits, own, traces, blob)
-        text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
-        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - kept_free:
-            best = (limits, made, text)
-            high = level - 1
-            besides = size - len(own.text) - _SAYING_SO + kept_free
-            while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
-                low += 1
-        else:
-            low = level + 1
-        level = _MOSTLY if level == 0 else (low + high + 1) // 2
-    if best is None:
-        raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
-    return best
+        text = layout.text(made)
+        if len(text.encode("utf-8")) > room:
+            return None
+        return limits, made, text
+
+    level = 0
+    if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES or not fitting(0):
+        level = bisect_left(range(len(LEVELS)), True, key=lambda level: bool(fitting(level)))
+    found = fitting(min(level, len(LEVELS) - 1))
+    assert found is not None, f"a page of the last level is larger than {MAX_BYTES:,} bytes"
+    return found
 
 
 def directory(name: str) -> Traversable:
@@ -239,7 +229,9 @@ def assets() -> tuple[str, str, str]:
 def _shown(value: object) -> object:
     """Whatever a template writes, so that no field is forgotten. What is Markup has been through
     here."""
-    return visible(value, keep="\n\t") if type(value) is str and not value.isprintable() else value
+    if type(value) is str and not value.isprintable():
+        return visible(value, keep="\n\t")
+    return value
 
 
 @cache

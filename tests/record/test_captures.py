@@ -81,7 +81,9 @@ def tried(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Tries:
         options = m.Options(workload=f"{PROGRAMS}:{program}", timeout_s=timeout_s, backend=backend)
         (case,) = captures.chosen([name], built_in=False)
         question = m.CaptureQuestion(case=case, capturer=capturer)
-        (result,) = captures.Captures(options, scratch, Progress(), question).results([case], SURVEY)
+        (result,) = captures.Captures(options, scratch, Progress(), question).results(
+            [case], SURVEY
+        )
         return result
 
     return attempt

@@ -61,7 +61,11 @@ def asked(
         monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
         options = m.Options(workload="model.py:step")
         session = Session(
-            options, tmp_path, Progress(), lambda spans: m.Skipped(reason="none"), lambda sweep: None
+            options,
+            tmp_path,
+            Progress(),
+            lambda spans: m.Skipped(reason="none"),
+            lambda sweep: None,
         )
         session.plan(grid, tmp_path, str)
         session.begin(grid, 3, earlier)
