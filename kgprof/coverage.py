@@ -70,4 +70,4 @@ def gaps(rows: Sequence[m.Coverage]) -> Iterator[m.Omission]:
             if len(row.rules) > 1:
                 noun = "rules"
             what = f"{noun} {', '.join(row.rules)}"
-            yield m.Omission(what=what, reason=row.missing, run=row.run)
+            yield m.Omission(what, row.missing, row.run)

@@ -115,7 +115,7 @@ class Samples(m.Model):
         return self.variation <= NOISY
 
 
-class Interval(m.Model):
+class Interval(m.Model, kw_only=False):
     """The time of the second side over that of the first. ``first`` and ``second``: a middle time
     of each."""
 
@@ -202,11 +202,11 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
     if min(first.low, second.low) <= 0:
         return Unknown(Doubt.NO_TIME)
     measured = Interval(
-        first=first.median,
-        second=second.median,
-        ratio=second.median / first.median,
-        low=second.low / first.high,
-        high=second.high / first.low,
+        first.median,
+        second.median,
+        second.median / first.median,
+        second.low / first.high,
+        second.high / first.low,
     )
     in_one = min(first.processes, second.processes) == 1
     by = max(measured.ratio, 1 / measured.ratio)
@@ -241,7 +241,7 @@ def _interval(first: float, second: float, half_width: float) -> Interval:
     middle = second - first
     ends = first, second, middle, middle - half_width, middle + half_width
     one, other, ratio, low, high = map(math.exp, ends)
-    return Interval(first=one, second=other, ratio=ratio, low=low, high=high)
+    return Interval(one, other, ratio, low, high)
 
 
 def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> float:

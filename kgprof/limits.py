@@ -235,7 +235,7 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
 
 
 def _part(limit: m.LimitKind, us: float, name: str = "") -> m.LimitShare:
-    return m.LimitShare(limit=limit, us=us, share=0.0, name=name)
+    return m.LimitShare(limit, us, 0.0, name=name)
 
 
 # ---------------------------------------------------------------- GPU busy
@@ -315,7 +315,7 @@ def _of_idle(
     synced_us = min(idle_us, max(seen_us, waited_us - busy_us))
     counted = min(1.0, synced_us / (waited_us or 1.0))
     for (limit, location), us in waits.items():
-        yield m.LimitShare(limit=limit, us=us * counted, share=0.0, location=location)
+        yield m.LimitShare(limit, us * counted, 0.0, location=location)
     yield _part(m.LimitKind.SYNC, synced_us - waited_us * counted)
     if not others:
         yield _part(m.LimitKind.UNKNOWN, idle_us - synced_us, "GPU idle")

@@ -15,8 +15,10 @@ import click
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.cli.saying import Job, job_of
+from kgprof.cli.saying import Job, inform, job_of
 from kgprof.errors import UsageError
+from kgprof.progress import Progress, choose
+from kgprof.wording import clause
 
 if TYPE_CHECKING:  # --help is instant
     from kgprof.record.unfinished import Unfinished
@@ -66,6 +68,21 @@ class Context:
         """Those that formats are written to."""
         return [output.path for output in self.outputs if output.path is not None]
 
+    def progress(self, *, live: bool = True) -> Progress:
+        return choose(quiet=self.quiet, live=live, verbose=self.verbose)
+
+    def inform(self, text: str) -> None:
+        if not self.quiet:
+            inform(text)
+
+    def named(self, path: Path | str) -> str:
+        """A side as it was given; of a whole path only its end, because a report says nobody's
+        folders."""
+        given = Path(path)
+        if given.is_absolute() and self.sharing.redact:
+            return "/".join(given.parts[-2:])
+        return str(path)
+
 
 with_context = click.make_pass_decorator(Context, ensure=True)
 
@@ -96,7 +113,9 @@ def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif param.name == "include_source":
         context.sharing = replace(context.sharing, source=value)
     elif param.name == "no_ci":
-        context.job = Job() if value else job_of(os.environ)
+        context.job = Job()
+        if not value:
+            context.job = job_of(os.environ)
     else:
         raise AssertionError(f"nothing remembers {param.name}")
 
@@ -114,8 +133,10 @@ def checked_sizes(
     _: click.Context, __: click.Parameter, given: str | None
 ) -> tuple[int, ...] | None:
     """Empty for ``own``; None where the option was not given."""
-    if given is None or given == "own":
-        return None if given is None else ()
+    if given is None:
+        return None
+    if given == "own":
+        return ()
     try:
         sizes = tuple(int(size) for size in given.split(","))
     except ValueError:
@@ -164,6 +185,21 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def many(name: str, into: str, metavar: str | None, words: str, **how: Any) -> Callable[[Any], Any]:
     """An option that can be given more than once."""
     return click.option(name, into, cls=Spelt, multiple=True, metavar=metavar, help=words, **how)
+
+
+def only_one(_: click.Context, __: click.Parameter, name: str | None) -> tuple[str, ...]:
+    """As many as Options holds; empty where none is named."""
+    return tuple(filter(None, [name]))
+
+
+strategy_option = click.option(
+    "--strategy",
+    "strategies",
+    cls=Spelt,
+    metavar="NAME",
+    callback=only_one,
+    help="Strategy of the workload.  [default: its first]",
+)
 
 
 def number(
@@ -317,7 +353,7 @@ def passes_help() -> str:
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
         f"Passes to run: {', '.join(PASSES)}.  [default: "
-        f"all{' but ' if left_out else ''}{', '.join(left_out)}; scripts: "
+        f"all{clause(' but ', ', '.join(left_out))}; scripts: "
         f"{','.join(SCRIPT_PASSES)} from one run, and timing if that took less than "
         f"{TIMED_BELOW_S:.0f} s; {', '.join(reruns[:-1])} and {reruns[-1]} each run the script "
         "once more]"
@@ -521,18 +557,13 @@ def asked_for(
     passes = given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
-        given |= (
-            {"passes": passes}
-            if passes
-            else {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
-        )
-    for option, value in {
-        "--max-steps": given.get("max_steps"),
-        "--duration": given.get("duration_s"),
-    }.items():
-        if value is not None and not programs.is_program(workload):
-            only = f"{option} is for scripts, but {workload} is not one"
-            raise UsageError(only, "a script is script.py, or -m pkg.mod")
+        if not passes:
+            given |= {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
+    else:
+        for name, option in (("max_steps", "--max-steps"), ("duration_s", "--duration")):
+            if given.get(name) is not None:
+                only = f"{option} is for scripts, but {workload} is not one"
+                raise UsageError(only, "a script is script.py, or -m pkg.mod")
     if rounds > 1 and passes and m.PassName.TIMING not in passes:
         raise UsageError(
             f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
@@ -586,5 +617,6 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
-    nearest = difflib.get_close_matches(near or name, known, n=1, cutoff=0.5)
-    return f"no {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+    for nearest in difflib.get_close_matches(near or name, known, n=1, cutoff=0.5):
+        return f"no {kind} {name!r}; did you mean {nearest!r}?"
+    return f"no {kind} {name!r}"

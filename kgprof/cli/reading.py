@@ -13,7 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.analysis.redaction import redacted
+from kgprof.analysis.redaction import R, redacted, redacted_report
 from kgprof.cli.options import Sharing
 from kgprof.cli.saying import inform
 from kgprof.collectors import accepted as accepted_findings
@@ -25,6 +25,7 @@ from kgprof.gate import judge, metrics
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
 from kgprof.reading import files, layout, recordings
 from kgprof.record import holistic
+from kgprof.record.private_names import private_names
 from kgprof.render import embedded_profile
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -138,13 +139,17 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
 
     Raises InputError.
     """
-    file = path / "report.json" if path.is_dir() else path
-    if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
+    file = path
+    within = None
+    if path.is_dir():
+        file = path / "report.json"
+        within = path
+    if (within and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
         return read(layout.resolve(path), sharing=sharing)
     if file.suffix.lower() in (".html", ".htm"):
         return embedded_profile.read(file).profile
     try:
-        data = files.content(file, embedded_profile.MAX_JSON_BYTES, path if path.is_dir() else None)
+        data = files.content(file, embedded_profile.MAX_JSON_BYTES, within)
     except FileNotFoundError as error:
         hint = "give the folder that `kgprof profile` wrote, or a report of it"
         raise InputError("file or folder not found", path=path, hint=hint) from error
@@ -185,12 +190,15 @@ def diff_between(base: m.Profile, head: m.Profile) -> str:
     # no git here, or one that hangs: the sources have to do
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    if done.returncode:
+        return ""
+    return done.stdout
 
 
-def named_side(path: Path, sharing: Sharing) -> str:
-    """As it was given; of a whole path only its end, because a report says nobody's folders."""
-    return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
+def shown_report(report: R, sharing: Sharing) -> R:
+    """A sweep or the cases of a capture, without what must not be shown."""
+    private = private_names()
+    return redacted_report(report, private, source=sharing.source, redact=sharing.redact)
 
 
 def recording_of(path: Path) -> Path | None:

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -404,6 +404,14 @@ def _emitted(context: Context, made: Callable[[str, Path | None], str]) -> str |
         else:
             text = document
     return text
+
+
+def write_sheet(
+    folder: Path, names: Sequence[str], data: m.Sweep | m.CaptureReport | m.History, page: Sheet
+) -> None:
+    """Its JSON and its page, both or none."""
+    texts = (m.encode_json(data).decode(), sheets.html(page))
+    store.write_reports(folder, dict(zip(names, texts, strict=True)))
 
 
 def emit_sheet(

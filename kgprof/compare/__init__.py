@@ -123,7 +123,7 @@ def compare(
         fail_on=settings.fail_on,
         findings=findings,
         not_looked_for=tuple(
-            m.NotLookedFor(side=name, rules=tuple(rules), reason=reason)
+            m.NotLookedFor(name, tuple(rules), reason)
             for name, side, other in (("base", base, head), ("head", head, base))
             for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
         ),
@@ -259,7 +259,7 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
         seconds = operator.attrgetter(f"{name.replace(' ', '_')}_s")
         base_s = sum(map(seconds, before))
         head_s = sum(map(seconds, after))
-        phases.append(m.PhaseChange(name=name, base_s=base_s, head_s=head_s))
+        phases.append(m.PhaseChange(name, base_s, head_s))
     return tuple(phases)
 
 
@@ -313,8 +313,7 @@ def _changes(
 ) -> tuple[m.ChangedFact, ...]:
     names = dict.fromkeys((*before, *after))
     facts = (
-        m.ChangedFact(name=name, base=before.get(name, absent), head=after.get(name, absent))
-        for name in names
+        m.ChangedFact(name, before.get(name, absent), after.get(name, absent)) for name in names
     )
     return tuple(fact for fact in facts if fact.base != fact.head)
 
@@ -340,11 +339,11 @@ def history(
         )
         metrics.append(
             m.MetricHistory(
-                run=run,
-                name=name,
-                values=tuple(_values(against_first, against_previous)),
-                against_first=against_first,
-                against_previous=against_previous,
+                run,
+                name,
+                tuple(_values(against_first, against_previous)),
+                against_first,
+                against_previous,
             )
         )
     return m.History(

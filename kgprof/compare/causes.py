@@ -27,7 +27,7 @@ _UNTIMED = {True: OTHERS, False: CLOCKLESS}  # by whether another cause has its 
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)
 
 
-class _Run(m.Model):
+class _Run(m.Model, kw_only=False):
     """What is known about one run."""
 
     sides: Sides
@@ -95,9 +95,7 @@ def explained(
     """One run's causes, with the sums. ``findings``: those of this run."""
     seen = parts.parts(trace, sides.base, sides.head, root)
     worse = parts.slower(sides, compared, trace, seen)
-    run = _Run(
-        sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root
-    )
+    run = _Run(sides, compared, findings, seen, worse, root)
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
     window = trace.of_window("window")

@@ -164,7 +164,7 @@ def put_down(
     causes = []
     for cause in compared.causes:
         places = [cause.location]
-        names = []
+        names: list[str] = []
         if finding := known.get(cause.fingerprint):
             places += finding.related
             names += finding.names

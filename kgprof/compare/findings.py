@@ -84,9 +84,7 @@ def _judged(
     other: m.Profile | None = None,
 ) -> m.ComparedFinding:
     """``other``: the side that does not have it; None where both have."""
-    row = m.ComparedFinding(
-        status=status, finding=finding, base_count=base_count, head_count=head_count
-    )
+    row = m.ComparedFinding(status, finding, base_count, head_count)
     missing = other and coverage.missing(other.coverage, finding.run, finding.rule)
     if not missing:
         return row

@@ -26,12 +26,12 @@ def machine_drift(base: m.RunReport, head: m.RunReport) -> MachineDrifts:
     }
     drift = tuple(
         m.MachineDrift(
-            loop=loop,
-            base=each.first,
-            head=each.second,
-            ratio=each.ratio,
-            low=each.low,
-            high=each.high,
+            loop,
+            each.first,
+            each.second,
+            each.ratio,
+            each.low,
+            each.high,
         )
         for loop, each in loops.items()
         if each is not None

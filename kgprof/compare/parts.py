@@ -402,7 +402,7 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     return judge(base, head, in_turn=sides.pairs).verdict is m.Judged.FASTER
 
 
-class _Steps(m.Model):
+class _Steps(m.Model, kw_only=False):
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
     per: str  # what the time is of
@@ -421,7 +421,7 @@ class _Steps(m.Model):
         if time_of is m.TimeOf.UNIT:
             per = sides.head.unit.name
         before, after = (_steps_in(time_of, run) for run in (sides.base, sides.head))
-        return cls(per=per, before=before, after=after, us=us)
+        return cls(per, before, after, us)
 
     @property
     def mean(self) -> float:

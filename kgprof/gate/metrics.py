@@ -174,7 +174,7 @@ def nothing_compiled(run: m.RunReport) -> str:
 OPTION = "--max"
 DEFAULT = "default"
 DEFAULTS = tuple(
-    m.Budget(metric=metric.name, limit=metric.default, scope="", origin=DEFAULT)
+    m.Budget(metric.name, metric.default, "", DEFAULT)
     for metric in METRICS
     if metric.default is not None
 )
@@ -238,7 +238,7 @@ def _budget(
             f"{value!r}"
         )
         return None
-    return m.Budget(metric=name, limit=float(value), scope=scope, origin=origin)
+    return m.Budget(name, float(value), scope, origin)
 
 
 def applies(budget: m.Budget, run: m.RunKey) -> bool:

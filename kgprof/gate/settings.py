@@ -102,9 +102,7 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOv
         elif wrong:
             faults.append(f"{key} is not a regular expression: {wrong}")
         else:
-            overrides.append(
-                m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name)
-            )
+            overrides.append(m.KindOverride(pattern, m.KernelKind(kind), Path(path).name))
     return tuple(overrides)
 
 

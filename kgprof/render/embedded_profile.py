@@ -64,7 +64,7 @@ LONG = (
 )
 
 
-class Packed(View):
+class Packed(View, kw_only=False):
     """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what
     is not in it."""
 
@@ -98,7 +98,7 @@ class Packed(View):
         return ()
 
 
-class Embedded(View):
+class Embedded(View, kw_only=False):
     """What a page carries."""
 
     profile: m.Profile
@@ -108,7 +108,7 @@ class Embedded(View):
 def packed(profile: m.Profile, share: Share) -> Packed:
     """The same Profile gives the same text."""
     if share is Share.NOTHING:
-        return Packed(text="", left_out=("the whole Profile",))
+        return Packed("", ("the whole Profile",))
     left_out: Sequence[str] = ()
     held = profile
     if share is not Share.WHOLE:
@@ -117,7 +117,7 @@ def packed(profile: m.Profile, share: Share) -> Packed:
     data = msgspec.json.encode(held)
     if len(data) > MAX_JSON_BYTES:
         return packed(profile, Share(share - 1))
-    return Packed(text=zipped(data), left_out=left_out)
+    return Packed(zipped(data), left_out)
 
 
 def comparable(profile: m.Profile) -> m.Profile:
@@ -178,7 +178,7 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     left_out = _LEFT_OUT.findall(block[0])
     words = _SEPARATOR.join(left_out).split(_SEPARATOR)
     profile = decoded(_unpacked(block[1], path), path)
-    return Embedded(profile=profile, left_out=tuple(filter(None, words)))
+    return Embedded(profile, tuple(filter(None, words)))
 
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
