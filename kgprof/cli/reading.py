@@ -7,6 +7,7 @@ The verbs import it when they run.
 import re
 import subprocess
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -185,12 +186,10 @@ def diff_between(base: m.Profile, head: m.Profile) -> str:
             text=True,
             errors="replace",
             timeout=20,
-            check=False,
+            check=True,
         )
-    # no git here, or one that hangs: the sources have to do
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    if done.returncode:
+    # no git here, or one that fails or hangs: the sources have to do
+    except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout
 
@@ -222,10 +221,11 @@ def compare_settings(
     all."""
     faults: list[str] = []
     file = gate_configuration(faults)
-    budgets = {
-        **metrics.regression_table(file.max_regression, file.folder, BUDGETED, faults),
-        **metrics.parse_regressions(limits, BUDGETED, faults),
-    }
+    written = chain(
+        metrics.of_table(file.max_regression, file.folder, faults),
+        metrics.of_options(limits, faults),
+    )
+    budgets = metrics.regressions(written, BUDGETED, faults)
     _, entries = accepted_file(accepted, file, faults)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="compare's settings")
     level = fail_on or file.fail_on or NEW_FINDINGS

@@ -4,7 +4,7 @@ strategy.mode; and how much worse each metric of a comparison may be: ``METRIC=5
 the configuration file."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import coverage
 from kgprof import model as m
@@ -324,56 +324,49 @@ def option_name(metric: str) -> str:
     return metric.replace(",", "").replace(" ", "-")
 
 
-def parse_regressions(
-    values: Sequence[str], known: Sequence[str], faults: list[str]
-) -> dict[str, float]:
-    """Percent by metric; what is wrong goes to ``faults``."""
-    budgets: dict[str, float] = {}
+Regression = tuple[str, str, object]  # where it is written, the metric's name, and percent
+
+
+def of_options(values: Sequence[str], faults: list[str]) -> Iterator[Regression]:
+    """``METRIC=PERCENT``; what is wrong goes to ``faults``."""
     for value in values:
+        place = f"{MAX_REGRESSION} {value}"
         name, equals, percent = value.partition("=")
-        if not equals:
-            faults.append(
-                f"{MAX_REGRESSION} {value}: a budget must be METRIC=PERCENT, such as step=5%"
-            )
-            continue
-        _add_regression(budgets, name.strip(), percent, f"{MAX_REGRESSION} {value}", known, faults)
-    return budgets
+        if equals:
+            yield place, name.strip(), percent
+        else:
+            faults.append(f"{place}: a budget must be METRIC=PERCENT, such as step=5%")
 
 
-def regression_table(
-    table: object, path: str, known: Sequence[str], faults: list[str]
-) -> dict[str, float]:
+def of_table(table: object, path: str, faults: list[str]) -> Iterator[Regression]:
     """``[max-regression]`` of a configuration file: metric = 5, or "5%"."""
-    budgets: dict[str, float] = {}
     if not isinstance(table, Mapping):
         faults.append(f"{path}: {REGRESSIONS} must be a table, {REGRESSIONS} = {{step = 5}}")
-        return budgets
+        return
     for name, percent in table.items():
-        _add_regression(budgets, str(name), percent, f"{path}: {REGRESSIONS}.{name}", known, faults)
-    return budgets
+        yield f"{path}: {REGRESSIONS}.{name}", name, percent
 
 
-def _add_regression(
-    budgets: dict[str, float],
-    name: str,
-    percent: object,
-    place: str,
-    known: Sequence[str],
-    faults: list[str],
-) -> None:
+def regressions(
+    written: Iterable[Regression], known: Sequence[str], faults: list[str]
+) -> dict[str, float]:
+    """Percent by metric, the last one of each; what is wrong goes to ``faults``."""
+    budgets: dict[str, float] = {}
     names = {option_name(metric): metric for metric in known}
-    for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
+    for place, name, percent in written:
+        for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
+            if name not in names:
+                name = name.replace(old, new)
+        try:
+            number = float(str(percent).strip().removesuffix("%"))  # of true and false none
+        except ValueError:
+            number = math.nan
         if name not in names:
-            name = name.replace(old, new)
-    try:
-        number = float(str(percent).strip().removesuffix("%"))  # of true and false none
-    except ValueError:
-        number = math.nan
-    if name not in names:
-        faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
-    elif not 0 <= number <= LARGEST:
-        faults.append(
-            f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}"
-        )
-    else:
-        budgets[names[name]] = number
+            faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
+        elif not 0 <= number <= LARGEST:
+            faults.append(
+                f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}"
+            )
+        else:
+            budgets[names[name]] = number
+    return budgets
