@@ -190,7 +190,8 @@ class Live(Progress):
                     cells.append(self._phase(key, now))
                 elif wide:
                     cells.append(self._gave.get(key, ""))
-                table.add_row(key.slug, *cells, style="bold" * (key in self._running))
+                style = "bold" if key in self._running else ""
+                table.add_row(key.slug, *cells, style=style)
             return Group(table, foot)
 
     def _shown(self) -> list[m.RunKey]:

@@ -58,9 +58,6 @@ _FACTS = (
 )
 # They say where things are put or written down, not what runs.
 _WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
-_SAME_RECORDING = ("both sides are the same recording",)
-
-
 _Metrics = Sequence[m.ComparedMetric | None]
 
 
@@ -130,8 +127,9 @@ def compare(
         settings=_changes(_options(base), _options(head)),
         method=method_of(in_turn),
         in_turn=in_turn,
-        notes=_SAME_RECORDING * (base.created_utc == head.created_utc and base.runs == head.runs),
     )
+    if base.created_utc == head.created_utc and base.runs == head.runs:
+        compared = replace(compared, notes=("both sides are the same recording",))
     budgets = dict(DEFAULT_BUDGETS)
     if in_turn is not None:
         budgets |= in_turn.limits

@@ -175,7 +175,7 @@ RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 class Ranked(m.Model, kw_only=False):
     rank: int
     cause: m.Cause
-    share: float = 0.0
+    share: float = 0.0  # microseconds of a part of the time, else what makes it come first
 
 
 def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
@@ -202,7 +202,8 @@ def overall(
             place: tuple[object, ...] = ()
             if cause.location:
                 place = (cause.location.file, cause.location.line)
-                about *= not cause.fingerprint
+                if cause.fingerprint:
+                    about = ""
             causes.setdefault((cause.cause, cause.rule, place, about), cause)
     new = [_of_finding(None, compared, CLOCKLESS) for compared in whole if compared.is_new]
     return (*causes.values(), *new)
@@ -226,15 +227,15 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     key = run.sides.head.key
     left = list(slower.parts)
     if us := slower.more_steps_us:
-        yield Ranked(REASON, run.more_steps(slower.more_steps, us), us / slower.delta_us)
+        yield Ranked(REASON, run.more_steps(slower.more_steps, us), us)
     for compared in _to_tell(run):
         finding = compared.finding
-        can = rule_of(compared.finding).can_cost
+        can = rule_of(finding).can_cost
         mine, shared = _claimed(can, slower, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
             left = [part for part in left if part not in mine]
-            yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
+            yield Ranked(REASON, _of_finding(key, compared, us, mine), us)
         # it may be the reason of a part that another one claims, or of what nothing accounts for
         else:
             rank = UNTIMED
@@ -255,10 +256,10 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         if mine:
             explains = us
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, **_named_by(why))
-        yield Ranked(REASON, cause, us / slower.delta_us)
+        yield Ranked(REASON, cause, us)
     for part in left:
         if slower.is_a_share(part.us):
-            yield Ranked(PART, run.part(part, part.us), part.us / slower.delta_us)
+            yield Ranked(PART, run.part(part, part.us), part.us)
     # Kernels that are each too little to be told, and together are not.
     small = [
         part
@@ -271,7 +272,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             f"{len(small):,} other kernels, each under {100 * parts.LEAST_SHARE:.0f} % of "
             "the change"
         )
-        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
+        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us)
 
 
 def _claimed(
@@ -290,11 +291,10 @@ def _untimed(run: _Run) -> Iterator[Ranked]:
     One that can cost time comes before one that cannot.
     """
     for compared in _to_tell(run, lost_graphs=False):
-        if not rule_of(compared.finding).judged_from_times:
-            rank = REASON
-            if _is_symptom(compared.finding):
-                rank = SYMPTOM
-            share = 0.5 * bool(rule_of(compared.finding).can_cost) - _weight(compared)
+        rule = rule_of(compared.finding)
+        if not rule.judged_from_times:
+            rank = SYMPTOM if _is_symptom(compared.finding) else REASON
+            share = 0.5 * bool(rule.can_cost) - _weight(compared)
             yield Ranked(rank, _of_finding(run.sides.head.key, compared, CLOCKLESS), share)
 
 
@@ -303,14 +303,13 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     have causes of their own. Counts of some rules move by one with the number of steps that were
     watched."""
     told = []
-    graphs = lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
-        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (
-            graphs and _loses_graphs(compared.finding)
-        )
+        finding = compared.finding
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
-        more = doubled and compared.finding.counts
-        if (compared.is_new or more) and not elsewhere:
+        if not (compared.is_new or (doubled and finding.counts)):
+            continue
+        of_lost_graphs = lost_graphs and run.lost_graphs and _loses_graphs(finding)
+        if rule_of(finding).topic is not m.Topic.RESULTS and not of_lost_graphs:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
 

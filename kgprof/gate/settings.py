@@ -163,8 +163,9 @@ def combined(
 def passes(settings: m.GateSettings) -> tuple[m.PassName, ...]:
     """What has to run for these budgets: a second process is started only where one of them needs
     it."""
-    watched = any(BY_NAME[budget.metric].in_memory for budget in settings.budgets)
-    return (m.PassName.COMPILE, *(m.PassName.MEMORY,) * watched)
+    if any(BY_NAME[budget.metric].in_memory for budget in settings.budgets):
+        return m.PassName.COMPILE, m.PassName.MEMORY
+    return (m.PassName.COMPILE,)
 
 
 # ---------------------------------------------------------------- faults

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -85,9 +84,11 @@ LEVELS = (
     replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
 
-# So much larger than the Profile in it is a page of level 0, or more: it is not tried first if it
-# is certain not to fit.
-_TIMES_ITS_PROFILE = 5
+# Which level is tried first decides nothing but how many pages are made before the one that is
+# written.
+_MOSTLY = 5  # the level that a page needs that is too large
+_TIMES_ITS_PROFILE = 5  # so much larger than the Profile in it is a page of level 0, or more
+_SAYING_SO = 10_000  # no page needs more bytes to say what is left out of it
 
 
 Traces = Callable[[], Sequence[TraceFile]]
@@ -172,28 +173,36 @@ def _first_that_fits(
     blob: str = "",
 ) -> tuple[Limits, page.Page, str]:
     """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are.
-    The others get smaller from level to level, so that the level is found by halving."""
+    The others get smaller from level to level, so that the level is found by halving, from the one
+    that most of them need; what a page has besides its Profile, those of the levels before it have
+    too."""
     packing = cache(lambda share: packed(profile, share))
-
-    @cache
-    def fitting(level: int) -> tuple[Limits, page.Page, str] | None:
+    best: tuple[Limits, page.Page, str] | None = None
+    low = 0
+    high = len(LEVELS) - 1
+    level = 0
+    if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES:
+        level = _MOSTLY
+    while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        room = MAX_BYTES - reserved * bool(limits.kernel_rows)
-        if len(own.text) > room:
-            return None
+        kept_free = reserved * bool(limits.kernel_rows)
         made = page.build(profile, limits, own, traces, blob)
-        text = layout.text(made)
-        if len(text.encode("utf-8")) > room:
-            return None
-        return limits, made, text
-
-    level = 0
-    if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES or not fitting(0):
-        level = bisect_left(range(len(LEVELS)), True, key=lambda level: bool(fitting(level)))
-    found = fitting(min(level, len(LEVELS) - 1))
-    assert found is not None, f"a page of the last level is larger than {MAX_BYTES:,} bytes"
-    return found
+        text = ""
+        if len(own.text) <= MAX_BYTES:
+            text = layout.text(made)
+        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - kept_free:
+            best = (limits, made, text)
+            high = level - 1
+            besides = size - len(own.text) - _SAYING_SO + kept_free
+            while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
+                low += 1
+        else:
+            low = level + 1
+        level = (low + high + 1) // 2 if level else _MOSTLY
+    if best is None:
+        raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
+    return best
 
 
 def directory(name: str) -> Traversable:

@@ -150,7 +150,7 @@ def build(
         symbol=SYMBOLS[tone],
         status_word=_status_word(profile, found),
         reasons=reasons,
-        more_reasons=more_reasons and count(more_reasons),
+        more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
         explains=not warned_of,
         runs=[(anchor(at), profile.runs[at].key.slug) for at in importance(profile.runs)],
