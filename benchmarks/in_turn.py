@@ -46,7 +46,7 @@ from kgprof import model as m
 from kgprof.compare.metrics import VERDICTS as OF_HEAD
 from kgprof.judge import InTurn, Pair, Samples, judge, looks, ratio_in_turn
 from kgprof.measures import times
-from kgprof.progress import Silent
+from kgprof.progress import Progress
 from kgprof.reading import layout
 from kgprof.record import recorder, store
 from kgprof.record.job import Checkout
@@ -201,12 +201,12 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     rest = own.with_name(f"{own.name}-scratch")
     rest.mkdir()
     options = options_of(workload, device)
-    plan, dead = recorder.make_plan(options, rest, rest, Silent(), str, tree)
+    plan, dead = recorder.make_plan(options, rest, rest, Progress(), str, tree)
     if dead is not None:
         raise SystemExit(f"{name}: {dead.words}")
     options = msgspec.structs.replace(options, rounds=m.MOST_ROUNDS)  # so that the caches are kept
     made = recorder.Recorder(
-        rest / "recording", options, plan, rest, Silent(), checkout=tree, side=name
+        rest / "recording", options, plan, rest, Progress(), checkout=tree, side=name
     )
     store.create(made.folder, made.header)
     (key,) = plan.runs

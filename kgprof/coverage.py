@@ -36,7 +36,9 @@ def one_sided(rows: Sequence[m.Coverage], other: Sequence[m.Coverage]) -> dict[s
     common = {row.run for row in rows} or {row.run for row in other}
     rules: dict[str, list[str]] = {}
     for row in other:
-        for rule in row.rules if row.run in common and not row.missing else ():
+        if row.missing or row.run not in common:
+            continue
+        for rule in row.rules:
             if (why := missing(rows, row.run, rule)) and rule not in rules.get(why, ()):
                 rules.setdefault(why, []).append(rule)
     return rules
@@ -64,7 +66,8 @@ def gaps(rows: Sequence[m.Coverage]) -> Iterator[m.Omission]:
     """Name what could not be judged in each run, and why."""
     for row in rows:
         if row.missing:
-            rules = "rules" if len(row.rules) > 1 else "rule"
-            yield m.Omission(
-                what=f"{rules} {', '.join(row.rules)}", reason=row.missing, run=row.run
-            )
+            noun = "rule"
+            if len(row.rules) > 1:
+                noun = "rules"
+            what = f"{noun} {', '.join(row.rules)}"
+            yield m.Omission(what, row.missing, row.run)

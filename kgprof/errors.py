@@ -19,13 +19,22 @@ EXIT_NOTHING_MEASURED = 5
 EXIT_INCONCLUSIVE = 6
 EXIT_INTERRUPTED = 130
 
+# Where several keep a verdict from passing, the first of these leads.
+WORST_FIRST = (
+    EXIT_INTERRUPTED,
+    EXIT_WORKLOAD,
+    EXIT_GATE_FAILED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_INCONCLUSIVE,
+)
+
 
 class KgprofError(Exception):
     """What happened, to which input; ``hint`` says what to do next."""
 
     exit_code = EXIT_INTERNAL
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -44,7 +53,7 @@ class InputError(UsageError):
         self, message: str, *, path: Path | str, line: int | None = None, hint: str = ""
     ) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
-        super().__init__(f"{place}: {message}", hint=hint)
+        super().__init__(f"{place}: {message}", hint)
 
 
 class OutputError(UsageError):

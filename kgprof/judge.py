@@ -102,7 +102,9 @@ class Samples(m.Model):
     @property
     def variation(self) -> float:
         """How many times the short samples the long ones are."""
-        return self.high / self.low if self.low > 0 else 1.0
+        if self.low <= 0:
+            return 1.0
+        return self.high / self.low
 
     @property
     def is_steady(self) -> bool:
@@ -110,7 +112,7 @@ class Samples(m.Model):
         return self.variation <= NOISY
 
 
-class Interval(m.Model):
+class Interval(m.Model, kw_only=False):
     """The time of the second side over that of the first. ``first`` and ``second``: a middle time
     of each."""
 
@@ -129,7 +131,9 @@ class Faster(m.Model, kw_only=False):
     @property
     def verdict(self) -> m.Judged:
         """About the first side, as of every answer."""
-        return m.Judged.FASTER if self.interval.ratio > 1 else m.Judged.SLOWER
+        if self.interval.ratio > 1:
+            return m.Judged.FASTER
+        return m.Judged.SLOWER
 
 
 class Level(m.Model, kw_only=False):
@@ -163,13 +167,13 @@ def judge(
     else:
         measured = welch(first.rounds.values(), second.rounds.values())
     if measured is not None:
-        apart = (
-            limit is None
-            and in_turn is None
-            and _rounds_apart(first.rounds.values(), second.rounds.values())
-        )
-        return Faster(measured) if apart else decided(measured, limit)
-    return _by_ranges(first, second) if limit is None else Unknown(Doubt.ONE_ROUND)
+        ranked = limit is None and in_turn is None
+        if ranked and _rounds_apart(first.rounds.values(), second.rounds.values()):
+            return Faster(measured)
+        return decided(measured, limit)
+    if limit is not None:
+        return Unknown(Doubt.ONE_ROUND)
+    return _by_ranges(first, second)
 
 
 def decided(measured: Interval, limit: float | None = None) -> Answer:
@@ -177,11 +181,12 @@ def decided(measured: Interval, limit: float | None = None) -> Answer:
     beyond = 1 + (limit or 0.0)
     if measured.low > beyond or measured.high < 1 / beyond:
         return Faster(measured)
-    if limit is not None:
-        level = measured.high <= beyond
-    else:
+    level = measured.high <= beyond
+    if limit is None:
         level = measured.low >= 1 / LEVEL_WITHIN and measured.high <= LEVEL_WITHIN
-    return Level(measured) if level else Unknown(Doubt.STRADDLES, measured)
+    if level:
+        return Level(measured)
+    return Unknown(Doubt.STRADDLES, measured)
 
 
 def _rounds_apart(first: Collection[float], second: Collection[float]) -> bool:
@@ -194,11 +199,11 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
     if min(first.low, second.low) <= 0:
         return Unknown(Doubt.NO_TIME)
     measured = Interval(
-        first=first.median,
-        second=second.median,
-        ratio=second.median / first.median,
-        low=second.low / first.high,
-        high=second.high / first.low,
+        first.median,
+        second.median,
+        second.median / first.median,
+        second.low / first.high,
+        second.high / first.low,
     )
     in_one = min(first.processes, second.processes) == 1
     by = max(measured.ratio, 1 / measured.ratio)
@@ -207,8 +212,12 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
     if in_one and not (first.is_steady and second.is_steady):
         return Unknown(Doubt.VARIED, measured)
     if measured.low <= 1 <= measured.high:
-        return Level(measured) if by <= LEVEL_WITHIN else Unknown(Doubt.OVERLAP, measured)
-    return Unknown(Doubt.CLOSE, measured) if in_one and by < APART else Faster(measured)
+        if by <= LEVEL_WITHIN:
+            return Level(measured)
+        return Unknown(Doubt.OVERLAP, measured)
+    if in_one and by < APART:
+        return Unknown(Doubt.CLOSE, measured)
+    return Faster(measured)
 
 
 # ---------------------------------------------------------------- intervals
@@ -229,7 +238,7 @@ def _interval(first: float, second: float, half_width: float) -> Interval:
     middle = second - first
     ends = first, second, middle, middle - half_width, middle + half_width
     one, other, ratio, low, high = map(math.exp, ends)
-    return Interval(first=one, second=other, ratio=ratio, low=low, high=high)
+    return Interval(one, other, ratio, low, high)
 
 
 def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> float:
@@ -258,7 +267,9 @@ def rounds_to_settle(first: Samples, second: Samples, limit: float) -> int | Non
     variances = variance(map(math.log, rounds[0])), variance(map(math.log, rounds[1]))
     counts = range(FEWEST_ROUNDS, MOST_ROUNDS + 1)
     at = bisect_left(counts, True, key=lambda n: _half_width(variances, (n, n)) < distance)
-    return counts[at] if at < len(counts) else None
+    if at == len(counts):
+        return None
+    return counts[at]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -315,8 +326,8 @@ def looks(planned: int) -> tuple[int, ...]:
 
 def share(look: int, planned: int) -> float:
     """What of ALPHA is spent at this look."""
-    every = looks(planned)
-    before = every[every.index(look) - 1] if look != every[0] else 0
+    every = (0, *looks(planned))
+    before = every[every.index(look) - 1]
     return float(ALPHA * ((look / planned) ** SPENDING - (before / planned) ** SPENDING))
 
 
@@ -345,4 +356,6 @@ def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> float | No
         for before, after in zip(first, second, strict=False)
         if before > 0 and after > 0
     ]
-    return median(both) if both else None
+    if not both:
+        return None
+    return median(both)

@@ -75,6 +75,7 @@ Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
 Waits = Mapping[tuple[m.LimitKind, m.Location | None], float]
 
 
+@m.skippable
 def limits(
     run: m.RunReport, waits: Waits, unlike: str = "", loader_us: float | None = None
 ) -> m.RunLimits | m.Skipped:
@@ -84,9 +85,7 @@ def limits(
     step, and nothing is decided. ``loader_us``: what a step waits for its DataLoader, as a finding
     says it. Skipped where no steps were traced, or where they were traced on a CPU.
     """
-    kernels = run.kernels
-    if isinstance(kernels, m.Skipped):
-        return kernels
+    kernels = m.known(run.kernels)
     if kernels.device != "cuda":
         return m.Skipped("a CPU run has no second device that could wait")
     if not kernels.steps:
@@ -137,13 +136,14 @@ def is_of_the_whole(run: m.RunReport) -> bool:
     return isinstance(run.whole, m.WholeRun) and run.whole.leading is not None
 
 
+@m.otherwise("")
 def step_words(run: m.RunReport, *, says_step: bool = False) -> str:
     """Say what limits the step of a run; empty where that is not decided."""
-    found = run.limits
-    if isinstance(found, m.Skipped) or found.leading is None:
-        return ""
+    found = m.known(run.limits)
     leading = found.leading
-    mostly = f" (mostly {what})" if (what := most_of(leading)) else ""
+    if leading is None:
+        return ""
+    mostly = clause(" (mostly ", most_of(leading), ")")
     whole = _whole(run, found, says_step)
     return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {whole}"
 
@@ -153,34 +153,37 @@ def is_gpu_bound(run: m.RunReport) -> bool:
     found = run.limits
     if not isinstance(found, m.RunLimits) or starts_ahead(run, found):
         return False
-    timed_us = run.step.median if isinstance(run.step, m.Spread) else 0.0
-    return found.busy_us >= m.GPU_BOUND * max(found.step_us, timed_us)
+    step_us = found.step_us
+    if isinstance(run.step, m.Spread):
+        step_us = max(step_us, run.step.median)
+    return found.busy_us >= m.GPU_BOUND * step_us
 
 
+@m.otherwise("")
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     """Say that the time of a script's steps is that in which the CPU starts them; empty where the
     GPU's work is no longer.
 
     Of a program that does not wait for its steps, the CPU's clock says no more.
     """
-    step = run.step
-    if run.script is None or isinstance(step, m.Skipped) or isinstance(found, m.Skipped):
+    step = m.known(run.step)
+    busy_us = m.known(found).busy_us
+    if run.script is None or busy_us <= UNLIKE_OTHERS * step.median:
         return ""
-    if found.busy_us <= UNLIKE_OTHERS * step.median:
-        return ""
-    starts, work = figure(step.median / 1e3), figure(found.busy_us / 1e3)
+    starts, work = figure(step.median / 1e3), figure(busy_us / 1e3)
     return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
 
 
+@m.otherwise("")
 def busy_words(run: m.RunReport) -> str:
     """Say how much of the step the GPU works; empty where that was not measured."""
-    found = run.limits
-    if not isinstance(found, m.RunLimits):
-        return ""
-    if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
+    found = m.known(run.limits)
+    of = f"{100 * found.busy_us / found.step_us:.0f} % of the"
+    if isinstance(run.step, m.Skipped):
+        return f"the GPU works {of} traced step"
+    if found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
-    traced = "" if isinstance(run.step, m.Spread) else "traced "
-    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the {traced}step"
+    return f"the GPU works {of} step"
 
 
 def kernel_words(run: m.RunReport) -> str:
@@ -211,8 +214,9 @@ def whole_words(found: m.WholeRun) -> str:
 
 
 def _paid(share: m.LimitShare) -> str:
-    at = most_of(share) if _has_place(share) else ""
-    return f"{share.limit}{clause(', mostly at ', at)}"
+    if not _has_place(share):
+        return share.limit
+    return f"{share.limit}{clause(', mostly at ', most_of(share))}"
 
 
 def _has_place(share: m.LimitShare) -> bool:
@@ -223,7 +227,9 @@ def _has_place(share: m.LimitShare) -> bool:
 def most_of(share: m.LimitShare) -> str:
     """Name the operator, the call or the line that is most of it; empty where none stands out."""
     place = share.location
-    return share.name or (f"{PurePosixPath(place.file).name}:{place.line}" if place else "")
+    if share.name or place is None:
+        return share.name
+    return f"{PurePosixPath(place.file).name}:{place.line}"
 
 
 def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
@@ -234,11 +240,13 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
         return f"the traced step ({ms} under torch.profiler)"
     if found.step_us > run.step.median:
         return f"{ms} of GPU work per step"
-    return "the step" if says_step else f"the {ms} step"
+    if says_step:
+        return "the step"
+    return f"the {ms} step"
 
 
 def _part(limit: m.LimitKind, us: float, name: str = "") -> m.LimitShare:
-    return m.LimitShare(limit=limit, us=us, share=0.0, name=name)
+    return m.LimitShare(limit, us, 0.0, name=name)
 
 
 # ---------------------------------------------------------------- GPU busy
@@ -259,12 +267,11 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
         return
     placed_us = sum(row.total_us for row in kernels.rows if row.name.startswith(m.PAGEABLE))
     yield _part(m.LimitKind.COPIES, left_us * placed_us / kernels.total_us)
-    known = () if isinstance(kernels.roofline, m.Skipped) else kernels.roofline.placed
-    for total in known:
-        limit = _OF_BOUND.get(m.Bound(total.what))
-        if limit is not None:
-            placed_us += total.total_us
-            yield _part(limit, left_us * total.total_us / kernels.total_us)
+    if isinstance(kernels.roofline, m.Roofline):
+        for total in kernels.roofline.placed:
+            if limit := _OF_BOUND.get(m.Bound(total.what)):
+                placed_us += total.total_us
+                yield _part(limit, left_us * total.total_us / kernels.total_us)
     name, unfused_us = _unfused(kernels)
     unfused_us = min(unfused_us, max(0.0, kernels.total_us - placed_us))
     placed_us += unfused_us
@@ -318,7 +325,7 @@ def _of_idle(
     synced_us = min(idle_us, max(seen_us, waited_us - busy_us))
     counted = min(1.0, synced_us / (waited_us or 1.0))
     for (limit, location), us in waits.items():
-        yield m.LimitShare(limit=limit, us=us * counted, share=0.0, location=location)
+        yield m.LimitShare(limit, us * counted, 0.0, location=location)
     yield _part(m.LimitKind.SYNC, synced_us - waited_us * counted)
     if not others:
         yield _part(m.LimitKind.UNKNOWN, idle_us - synced_us, "GPU idle")
@@ -356,8 +363,10 @@ def _waited_for(idle: m.DeviceIdle, with_reads: bool) -> Iterator[Part]:
     slow = standing_out(idle)
     called = " and ".join(slow)
     for span in spans:
-        of = (m.LimitKind.HOST, called) if span.name in slow else _of_span(span)
-        yield *of, span.total_us
+        if span.name in slow:
+            yield m.LimitKind.HOST, called, span.total_us
+        else:
+            yield *_of_span(span), span.total_us
 
 
 def standing_out(idle: m.DeviceIdle) -> tuple[str, ...]:
@@ -389,7 +398,7 @@ def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
         return m.LimitKind.SYNC, ""
     if span.name.startswith(_PYTHON):
         _, _, optimizer = span.name.partition(" in Optimizer.step#")
-        return m.LimitKind.HOST, f"Python of {optimizer}" if optimizer else PYTHON_BETWEEN
+        return m.LimitKind.HOST, clause("Python of ", optimizer) or PYTHON_BETWEEN
     if span.name in _ALLOCATES:
         return m.LimitKind.HOST, span.name
     if span.on_cpu:
@@ -410,7 +419,7 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     if largest.limit is m.LimitKind.UNKNOWN:
-        named = f" (mostly {largest.name})" if largest.name else ""
+        named = clause(" (mostly ", largest.name, ")")
         return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
     if largest.share < LEADS:
         return f"no limit takes {100 * LEADS:.0f} % of the step"
@@ -418,20 +427,22 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         both = f"{largest.limit} ({100 * largest.share:.0f} %) and {others[0].limit}"
         return f"{both} ({100 * others[0].share:.0f} %) take similar shares of the step"
     # The larger half decides: a GPU that is mostly idle is not said to be limited by its kernels.
+    is_busy = busy_share > MOSTLY
     is_work = largest.limit in _WORK
-    if largest.limit is not m.LimitKind.COPIES and is_work != (busy_share > MOSTLY):
-        state, share = ("busy", busy_share) if busy_share > MOSTLY else ("idle", 1 - busy_share)
-        return f"the GPU is {state} for {100 * share:.0f} % of the step, for several reasons"
-    return ""
+    if largest.limit is m.LimitKind.COPIES or is_work == is_busy:
+        return ""
+    state = f"idle for {100 * (1 - busy_share):.0f} %"
+    if is_busy:
+        state = f"busy for {100 * busy_share:.0f} %"
+    return f"the GPU is {state} of the step, for several reasons"
 
 
+@m.otherwise("")
 def _is_unlike_others(run: m.RunReport, found: m.RunLimits) -> str:
     """Say that the traced steps, where they stand in for TIMING's, took longer than the others."""
-    if isinstance(run.step, m.Spread) or isinstance(run.compile, m.Skipped):
+    if isinstance(run.step, m.Spread):
         return ""
-    usual = run.compile.steady
-    if isinstance(usual, m.Skipped):
-        return ""
+    usual = m.known(m.known(run.compile).steady)
     traced, others = figure(found.step_us / 1e3), figure(usual.median / 1e3)
     if found.step_us > UNLIKE_OTHERS * usual.median:
         return f"the traced steps took {traced} ms each, and the median step of the run {others} ms"

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -31,7 +32,7 @@ _RESULT_FROM = 110  # columns of a terminal that has room for what each run gave
 def tell(text: str, stream: TextIO | None = None) -> None:
     """A line on stderr. Whoever read it may have gone (``2>&1 | head``): the work goes on, and its
     exit code stands."""
-    stream = sys.stderr if stream is None else stream
+    stream = stream or sys.stderr
     if stream is None:  # closed by who started us
         return
     try:
@@ -46,38 +47,11 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class Progress(Protocol):
+class Progress(AbstractContextManager["Progress"]):
     """Told of each phase, from any thread, of what a run gave once it is measured (``short``: for a
     column), and in advance which runs in which passes are to come. ``beside``: other runs go on; an
-    empty name: this one has ended."""
+    empty name: this one has ended. This one says nothing of it."""
 
-    def expect(self, runs: Sequence[m.RunKey], passes: Sequence[str]) -> None: ...
-    def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None: ...
-    def result(self, text: str, key: m.RunKey, *, short: str = "") -> None: ...
-
-
-def choose(
-    *, quiet: bool, live: bool = True, verbose: bool = False, stream: TextIO | None = None
-) -> AbstractContextManager[Progress]:
-    """Silence, plain lines (a pipe, CI, a dumb terminal, ``verbose``), or a live table; entered to
-    record."""
-    stream = sys.stderr if stream is None else stream
-    if quiet or stream is None:  # stderr is None where it was closed by who started us
-        return Silent()
-    return Live(stream) if live and not verbose and is_terminal(stream) else Plain(stream)
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Somebody looks at it, and it can do more than lines."""
-    return (
-        stream is not None
-        and stream.isatty()
-        and os.environ.get("TERM") != "dumb"
-        and not os.environ.get("CI")
-    )
-
-
-class Silent(AbstractContextManager["Silent"]):
     def __exit__(self, *_: object) -> None:
         return None
 
@@ -91,7 +65,30 @@ class Silent(AbstractContextManager["Silent"]):
         return None
 
 
-class Plain(Silent):
+def choose(
+    *, quiet: bool, live: bool = True, verbose: bool = False, stream: TextIO | None = None
+) -> Progress:
+    """Silence, plain lines (a pipe, CI, a dumb terminal, ``verbose``), or a live table; entered to
+    record."""
+    stream = stream or sys.stderr
+    if quiet or stream is None:  # stderr is None where it was closed by who started us
+        return Progress()
+    if live and not verbose and is_terminal(stream):
+        return Live(stream)
+    return Plain(stream)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Somebody looks at it, and it can do more than lines."""
+    return (
+        stream is not None
+        and stream.isatty()
+        and os.environ.get("TERM") != "dumb"
+        and not os.environ.get("CI")
+    )
+
+
+class Plain(Progress):
     """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the
     command began."""
 
@@ -107,7 +104,7 @@ class Plain(Silent):
         tell(f"kgprof: {key.slug}: {text}", self._stream)
 
 
-class Live:
+class Live(Progress):
     """A table of runs by passes, with what each took, and below it the time that has passed and is
     left; gone at the end, when the result is shown in its place."""
 
@@ -146,7 +143,10 @@ class Live:
 
     def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None:
         with self._lock:
-            for one in [key] if beside else list(self._running):
+            ended = [*self._running]
+            if beside:
+                ended = [key]
+            for one in ended:
                 self._finish(one)
             if key is not None and key not in self._runs:
                 self._runs.append(key)
@@ -172,49 +172,63 @@ class Live:
 
         with self._lock:
             now = time.monotonic()
+            foot = Text(self._foot(now), overflow="ellipsis", no_wrap=True)
+            if not self._runs:
+                return Group(foot)
             wide = self._console.width >= _RESULT_FROM
-            columns = self._passes or ("phase",)
             table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
             table.add_column("run", no_wrap=True, overflow="ellipsis", ratio=1)
-            for name in columns:
-                table.add_column(name, justify="right" if self._passes else "left", no_wrap=True)
-            if wide and self._passes:
+            for name in self._passes:
+                table.add_column(name, justify="right", no_wrap=True)
+            if not self._passes:
+                table.add_column("phase", no_wrap=True)
+            elif wide:
                 table.add_column("result", no_wrap=True, overflow="ellipsis")
             for key in self._shown():
-                cells = [self._cell(key, name, now) for name in columns]
-                gave = (self._gave.get(key, ""),) if wide and self._passes else ()
-                table.add_row(key.slug, *cells, *gave, style="bold" if key in self._running else "")
-            foot = Text(self._foot(now), overflow="ellipsis", no_wrap=True)
-            return Group(table, foot) if self._runs else Group(foot)
+                cells = [self._cell(key, name, now) for name in self._passes]
+                if not self._passes:
+                    cells.append(self._phase(key, now))
+                elif wide:
+                    cells.append(self._gave.get(key, ""))
+                style = "bold" if key in self._running else ""
+                table.add_row(key.slug, *cells, style=style)
+            return Group(table, foot)
 
     def _shown(self) -> list[m.RunKey]:
         """All runs, or as many around the one that is measured as there is room for."""
-        here = next(reversed(self._running), None)
-        at = self._runs.index(here) if here in self._runs else 0
+        at = 0
+        if (here := next(reversed(self._running), None)) in self._runs:
+            at = self._runs.index(here)
         room = max(3, min(_ROWS, self._console.height - 4))
         start = max(0, min(at - room // 2, len(self._runs) - room))
         return self._runs[start : start + room]
 
+    def _phase(self, key: m.RunKey, now: float) -> str:
+        """The cell of a run whose passes are not known."""
+        name, began = self._running.get(key, ("", now))
+        total_s = sum(self._took.get(key, {}).values()) + now - began
+        return f"{said(name) or 'done'}, {seconds(total_s)}"
+
     def _cell(self, key: m.RunKey, name: str, now: float) -> str:
         spent = self._took.get(key, {})
         running, began = self._running.get(key, ("", now))
-        if not self._passes:
-            total = seconds(sum(spent.values()) + now - began)
-            return f"{said(running)}, {total}" if running else f"done, {total}"
         if running.rpartition(": ")[2] == name:
             return f"{seconds(now - began)}\N{HORIZONTAL ELLIPSIS}"
         took = sum(us for phase, us in spent.items() if phase.rpartition(": ")[2] == name)
-        return seconds(took) if took else "\N{MIDDLE DOT}"
+        if not took:
+            return "\N{MIDDLE DOT}"
+        return seconds(took)
 
     def _foot(self, now: float) -> str:
-        running = [
-            f"{said(name)} {f'({key.slug})' if key is not None else ''}"
-            for key, (name, _) in self._running.items()
-        ]
-        what = ", ".join(map(str.strip, running))
+        running = []
+        for key, (name, _) in self._running.items():
+            where = f" ({key.slug})" if key is not None else ""
+            running.append(f"{said(name)}{where}")
+        text = f"{', '.join(running) or 'starting'}; {seconds(now - self._began)} elapsed"
         left = self._left_s(now)
-        eta = f", about {seconds(left)} left" if left is not None else ""
-        return f"{what or 'starting'}; {seconds(now - self._began)} elapsed{eta}"
+        if left is not None:
+            text += f", about {seconds(left)} left"
+        return text
 
     def _left_s(self, now: float) -> float | None:
         """What the runs that are not done would take: the mean of those that are, of the same mode
@@ -223,27 +237,25 @@ class Live:
         if not self._passes or len(self._running) != 1 or here not in self._runs:
             return None
         at = self._runs.index(here)
-        spent = [(key, sum(self._took.get(key, {}).values())) for key in self._runs]
-        done = spent[:at]
-        if not done or any(key in self._took for key in self._runs[at + 1 :]):
+        to_come = self._runs[at + 1 :]
+        spent = {key: sum(self._took.get(key, {}).values()) for key in self._runs[: at + 1]}
+        begun = spent.pop(here) + now - self._running[here][1]
+        if not spent or any(key in self._took for key in to_come):
             return None  # a further round over all runs, or what is done once all are timed
 
         def expected(key: m.RunKey) -> float:
-            alike = [took for other, took in done if other.mode == key.mode] or [
-                took for _, took in done
-            ]
-            return sum(alike) / len(alike)
+            alike = [took for other, took in spent.items() if other.mode == key.mode]
+            return fmean(alike or spent.values())
 
-        begun = spent[at][1] + now - self._running[here][1]
-        return max(1.0, expected(self._runs[at]) - begun) + sum(
-            expected(key) for key in self._runs[at + 1 :]
-        )
+        return max(1.0, expected(here) - begun) + sum(map(expected, to_come))
 
 
 def seconds(spent: float) -> str:
     """ "3.2 s", "41 s", "2 min 05 s"."""
+    if spent < 9.95:
+        return f"{spent:.1f} s"
     if spent < 59.5:
-        return f"{spent:.1f} s" if spent < 9.95 else f"{spent:.0f} s"
+        return f"{spent:.0f} s"
     minutes, rest = divmod(round(spent), 60)
     return f"{minutes} min {rest:02d} s"
 
@@ -255,6 +267,5 @@ def said(name: str) -> str:
 
 
 def _line(spent: float, name: str, key: m.RunKey | None) -> str:
-    return (
-        f"kgprof: {spent:7.1f} s  {f'{key.slug}  {said(name)}' if key is not None else said(name)}"
-    )
+    where = f"{key.slug}  " if key is not None else ""
+    return f"kgprof: {spent:7.1f} s  {where}{said(name)}"

@@ -56,7 +56,9 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
 
 
 def words(number: signal.Signals) -> str:
-    return "Ctrl-C" if number is signal.SIGINT else number.name
+    if number is signal.SIGINT:
+        return "Ctrl-C"
+    return number.name
 
 
 def catches(pid: int, number: int) -> bool:

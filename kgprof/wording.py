@@ -30,7 +30,17 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     """A number and its noun: "1 step", "1,234 steps", "0.95 launches". ``nouns``: the plural, if it
     is not the noun with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
     shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
-    return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
+    if shown.removeprefix("+") == "1":
+        return f"{shown} {noun}"
+    return f"{shown} {nouns or f'{noun}s'}"
+
+
+def slower(ratio: float) -> str:
+    """ "9.8 % slower", by a time over another one."""
+    percent = f"{100 * abs(ratio - 1):.1f} %"
+    if ratio > 1:
+        return f"{percent} slower"
+    return f"{percent} faster"
 
 
 def clause(before: str, words: object, after: str = "") -> str:
@@ -40,12 +50,14 @@ def clause(before: str, words: object, after: str = "") -> str:
 
 def and_more(names: Sized, shown: int) -> str:
     """ " and 3 more" behind the first ``shown`` of them; empty where those are all."""
-    return f" and {len(names) - shown} more" if len(names) > shown else ""
+    return clause(" and ", max(0, len(names) - shown), " more")
 
 
 def step_name(call: int) -> str:
     """``step 3``; what has the number -1 came before the first step."""
-    return f"step {call}" if call >= 0 else "before the first step"
+    if call < 0:
+        return "before the first step"
+    return f"step {call}"
 
 
 def in_steps(calls: Collection[int]) -> str:
@@ -69,24 +81,33 @@ def ranges(lines: Iterable[int]) -> str:
     """Lines of a file, neighbours together: "18,81-84"; of many the first few."""
     near = groupby(enumerate(sorted({*lines})), lambda numbered: numbered[1] - numbered[0])
     groups = [[line for _, line in group] for _, group in near]
-    shown = ",".join(
-        f"{group[0]}-{group[-1]}" if group[1:] else f"{group[0]}" for group in groups[:RANGES]
-    )
-    return f"{shown},\N{HORIZONTAL ELLIPSIS}" if len(groups) > RANGES else shown
+    shown = [_range(group[0], group[-1]) for group in groups[:RANGES]]
+    if len(groups) > RANGES:
+        shown.append("\N{HORIZONTAL ELLIPSIS}")
+    return ",".join(shown)
+
+
+def _range(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}-{last}"
 
 
 def opening(text: str) -> str:
     """The first line of an error's words, and what it announces: "backend='inductor' raised:
     AssertionError: ..."."""
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
-    return f"{first} {others[0]}" if first.endswith(":") and others else first
+    if first.endswith(":") and others:
+        return f"{first} {others[0]}"
+    return first
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`` (did you mean ...?)``, or all there are when nothing is near."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" (did you mean {near[0]}?)" if near else f" (there are {', '.join(names)})"
+    for near in difflib.get_close_matches(name, names, n=1, cutoff=0.5):
+        return f" (did you mean {near}?)"
+    return f" (there are {', '.join(names)})"
 
 
 # The folder itself, and what stands for it in a redacted report.
@@ -98,16 +119,18 @@ def relative(file: str, root: str) -> str:
     is."""
     path = file.replace("\\", "/")
     top = root.replace("\\", "/").rstrip("/")
-    inside = top and path.startswith(f"{top}/")
-    return posixpath.normpath(path[len(top) + 1 :]) if inside else path
+    if top and path.startswith(f"{top}/"):
+        return posixpath.normpath(path[len(top) + 1 :])
+    return path
 
 
 def shared(file: str, root: str) -> str:
     """As ``relative``; one that is installed from its site-packages on, so that two environments
     name it alike."""
     path = relative(file, root)
-    found = _INSTALLED.fullmatch(path)
-    return f"site-packages/{found['file']}" if found else path
+    if found := _INSTALLED.fullmatch(path):
+        return f"site-packages/{found['file']}"
+    return path
 
 
 _NOISE = ("void ", "at::native::", "(anonymous namespace)::", "at_cuda_detail::")

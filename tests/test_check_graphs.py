@@ -326,9 +326,9 @@ def test_the_configuration_is_found_above_but_not_beyond_the_repository(
     (repository / "pyproject.toml").write_text("[tool.kgprof]\nfail-on = 'never'\n")
     own = reading.gate_configuration(faults)
 
-    assert (above[0], beyond, own[0]) == (tmp_path, (inside, None), repository)
-    assert own[1] is not None
-    assert own[1].fail_on == "never"
+    assert above.folder == str(tmp_path)
+    assert beyond == Configuration(folder=str(inside))
+    assert (own.folder, own.fail_on) == (str(repository), "never")
     assert faults == []
 
 

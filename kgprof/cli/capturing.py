@@ -7,20 +7,17 @@ import sys
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof import progress
 from kgprof.analysis.capture_advice import advise
-from kgprof.analysis.redaction import redacted_report
 from kgprof.cli import terminal
 from kgprof.cli.options import Context
+from kgprof.cli.reading import shown_report
 from kgprof.cli.recording import making
-from kgprof.cli.saying import inform, say
-from kgprof.cli.writing import emit_sheet
+from kgprof.cli.saying import say
+from kgprof.cli.writing import emit_sheet, write_sheet
 from kgprof.document.capture_sheet import capture_sheet
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD, UsageError
-from kgprof.record import captures, default_folder, store
-from kgprof.record.private_names import private_names
+from kgprof.record import captures, default_folder
 from kgprof.record.scratch import scratch_folder
-from kgprof.render import sheet
 from kgprof.workloads import catalog, loading, programs
 
 FILES = ("capture.json", "capture.html")
@@ -30,7 +27,7 @@ def cases_of(workload: str, names: Sequence[str]) -> tuple[m.CaptureCase, ...]:
     """Raises UsageError for a case or a workload that cannot be."""
     if programs.is_program(workload):
         why = f"{workload} is a script, so nothing in it can be captured"
-        raise UsageError(why, hint="name one of its functions: file.py:name")
+        raise UsageError(why, "name one of its functions: file.py:name")
     return captures.chosen(names, built_in=workload in catalog.BUILT_IN)
 
 
@@ -40,10 +37,7 @@ def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Contex
     inputs = loading.files_of(options.workload)
     with making(folder, inputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
-        with (
-            scratch_folder("kgprof-capture-") as scratch,
-            progress.choose(quiet=context.quiet, verbose=context.verbose) as phases,
-        ):
+        with scratch_folder("kgprof-capture-") as scratch, context.progress() as phases:
             trying = captures.Captures(options, scratch, phases, question)
             survey = trying.survey()
             results: list[m.CaptureResult] = []
@@ -64,23 +58,18 @@ def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Contex
             not_tried=tuple(case.name for case in cases[len(results) :]),
             interrupted=trying.interrupted,
         )
-        sharing = context.sharing
-        report = redacted_report(
-            report, private_names(), source=sharing.source, redact=sharing.redact
-        )
+        report = shown_report(report, context.sharing)
         shown = capture_sheet(report)
-        texts = {FILES[0]: m.encode_json(report).decode(), FILES[1]: sheet.html(shown)}
-        store.write_reports(work.folder, texts)
+        write_sheet(work.folder, FILES, report, shown)
         page = work.finish() / FILES[1]
-    emit_sheet(
-        shown, report, context, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}"
-    )
+    text = terminal.sheet(shown, sys.stdout).rstrip()
+    emit_sheet(shown, report, context, otherwise=f"{text}\n\n{page}")
     if not report.tried and not report.interrupted:
         why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
         say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")
         return EXIT_WORKLOAD
-    if not context.quiet and any(output.path is None for output in context.outputs):
-        inform(f"the page is {page}")
+    if any(output.path is None for output in context.outputs):
+        context.inform(f"the page is {page}")
     return EXIT_OK
 
 

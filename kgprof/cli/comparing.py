@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kgprof import model as m
 from kgprof import progress
-from kgprof.analysis.redaction import Redactor, redacted
+from kgprof.analysis.redaction import redacted
 from kgprof.cli import reading, writing
 from kgprof.cli.options import SHEET_FORMATS, Context
-from kgprof.cli.recording import load_before, making
-from kgprof.cli.saying import inform
+from kgprof.cli.recording import load_before, making, redactor
+from kgprof.cli.saying import Job, inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
 from kgprof.compare.verdict import metric_words
@@ -21,7 +21,7 @@ from kgprof.document.history import sheet as history_sheet
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError
 from kgprof.judge import looks
 from kgprof.reading import layout
-from kgprof.record import default_folder, in_turn, refuse_other_platforms, store
+from kgprof.record import default_folder, in_turn, refuse_other_platforms
 from kgprof.record.job import Checkout
 from kgprof.record.private_names import private_names
 from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting, results
@@ -32,7 +32,7 @@ HISTORY_FILES = ("history.json", "history.html")
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
-class Comparing(m.Model):
+class Comparing(m.Model, kw_only=False):
     """What holds for both ways."""
 
     settings: CompareSettings
@@ -43,64 +43,59 @@ class Comparing(m.Model):
     def recordings(self, base: Path, head: Path) -> int:
         """The exit code; nothing is run."""
         context = self.context
-        output = self.context.output
-        written = [output / name for name in layout.REPORTS] if output is not None else []
-        self._refuse_overwriting((base, head), written)
-        sources = (
-            reading.named_side(base, context.sharing),
-            reading.named_side(head, context.sharing),
-        )
-        found = self._compared(base, head, sources)
+        output = context.output
+        self._refuse_overwriting((base, head), layout.REPORTS)
+        found = self._compared(base, head, (context.named(base), context.named(head)))
         recording = reading.recording_of(head)
         writing.add_to_job_summary(found, context.job)
         if output is not None:
             context.folder = output
-            inform(f"the report is {writing.write_report(output, found, recording)}")
+            inform(f"the report is {writing.write_report(output, found, recording, Job())}")
         writing.emit(found, recording, context)
         return found.exit_code
 
     def history(self, paths: Sequence[Path]) -> int:
         """EXIT_OK; nothing is run."""
-        sharing, private, folder = self.context.sharing, private_names(), self.context.output
-        for output in self.context.outputs:
+        context = self.context
+        folder = context.output
+        for output in context.outputs:
             if output.form not in SHEET_FORMATS:
                 why = f"a history of {len(paths)} recordings has no format {output.form}"
-                raise UsageError(
-                    why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them"
-                )
-        written = [folder / name for name in HISTORY_FILES] if folder is not None else []
-        self._refuse_overwriting(paths, written)
+                raise UsageError(why, f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
+        self._refuse_overwriting(paths, HISTORY_FILES)
         if folder is not None:
             refuse_in_the_way(folder, HISTORY_FILES)
-        read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
-        shown = [
-            redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read
-        ]
-        found = history(shown, self.settings, [reading.named_side(path, sharing) for path in paths])
+        shown = [self._shown(self._side(path)) for path in paths]
+        found = history(shown, self.settings, [*map(context.named, paths)])
         page = history_sheet(found)
         if folder is not None:
-            made = (m.encode_json(found).decode(), sheet.html(page))
-            store.write_reports(folder, dict(zip(HISTORY_FILES, made, strict=True)))
+            writing.write_sheet(folder, HISTORY_FILES, found, page)
             inform(f"the report is {folder / HISTORY_FILES[1]}")
-        writing.emit_sheet(page, found, self.context, otherwise=sheet.text(page))
+        writing.emit_sheet(page, found, context, otherwise=sheet.text(page))
         return EXIT_OK
 
-    def _refuse_overwriting(self, sides: Sequence[Path], written: Sequence[Path]) -> None:
-        files = [*written, *self.context.files]
+    def _refuse_overwriting(self, sides: Sequence[Path], names: Sequence[str]) -> None:
+        """``names``: of the result, in its folder."""
+        files = self.context.files
+        if self.context.output is not None:
+            files = [*(self.context.output / name for name in names), *files]
         for path in sides:
             refuse_overwriting([*results(path), *self.inputs], files, reading.recording_of(path))
 
-    def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
+    def _side(self, path: Path) -> m.Profile:
+        return reading.with_accepted(reading.side(path, self.context.sharing), self.entries)
+
+    def _shown(self, profile: m.Profile) -> m.Profile:
+        """A side that came as a report may have been made with --no-redact, and the other side's
+        page would say it."""
         sharing = self.context.sharing
-        before, after = (
-            reading.with_accepted(reading.side(path, sharing), self.entries)
-            for path in (base, head)
-        )
+        return redacted(profile, private_names(), source=sharing.source, redact=sharing.redact)
+
+    def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
+        before = self._side(base)
+        after = self._side(head)
         diff = reading.diff_between(before, after)
-        found = compared(before, after, self.settings, sources=sources, diff=diff)
-        # A side that came as a report may have been made with --no-redact, and the other side's
-        # page would say it.
-        return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
+        return self._shown(compared(before, after, self.settings, sources=sources, diff=diff))
 
     def checkouts(
         self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int
@@ -108,32 +103,28 @@ class Comparing(m.Model):
         """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a
         checkout."""
         output = self.context.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
-        if (output / BASE).exists() and not (
-            output / BASE / layout.FOLDER / layout.HEADER
-        ).is_file():
+        kept = output / BASE
+        if kept.exists() and not (kept / layout.FOLDER / layout.HEADER).is_file():
             why = "already exists and is not a Recording's"
-            raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
+            raise UsageError(f"{kept} {why}", "choose another folder with -o")
         refuse_other_platforms()
         with in_turn.checkouts(base, head, workload) as trees:
-            files = [
-                _workload_file(name, tree, workload)
-                for name, tree in zip(("HEAD", "BASE"), trees[::-1], strict=True)
-            ]
-            with contextlib.chdir(trees[1].folder):
+            before, after = trees
+            in_head = _workload_file("HEAD", after, workload)
+            in_base = _workload_file("BASE", before, workload)
+            with contextlib.chdir(after.folder):
                 asked = ask()
-            inputs = [*self.inputs, *(file for file in files if file is not None)]
+            inputs = [*self.inputs, *filter(None, (in_head, in_base))]
             with making(output, inputs, self.context) as work:
                 places = work.folder / BASE, work.folder
-                one, other = (
-                    reading.named_side(Path(given), self.context.sharing) for given in (base, head)
-                )
-                judge = partial(self._compared, *places, (one, other))
+                sources = self.context.named(base), self.context.named(head)
+                judge = partial(self._compared, *places, sources)
                 whole = self._record(asked, trees, places, judge, most=most)
                 work.check()
                 self.context.interrupted = not whole
                 self.context.writing = whole
                 found = judge()
-                writing.write_report(work.folder, found, work.recording)
+                writing.write_report(work.folder, found, work.recording, Job())
                 page = work.finish() / layout.REPORTS[0]
         writing.complain_of_runs(found, page.parent / layout.FOLDER)
         return writing.ended(found, page, self.context)
@@ -147,19 +138,16 @@ class Comparing(m.Model):
         *,
         most: int,
     ) -> bool:
-        limits = {
-            str(name): percent
-            for name, percent in {**DEFAULT_BUDGETS, **self.settings.budgets}.items()
-        }
+        budgets = {**DEFAULT_BUDGETS, **self.settings.budgets}
+        limits = {str(name): percent for name, percent in budgets.items()}
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
         one, other = (
             in_turn.Side(told=pair(side=side), checkout=tree, output=place)
             for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
         load_before(asked, self.context)
-        if not self.context.quiet:
-            inform(method_of(other.told))
-        with progress.choose(quiet=self.context.quiet, verbose=self.context.verbose) as shown:
+        self.context.inform(method_of(other.told))
+        with self.context.progress() as shown:
             shown.phase(f"until it is complete, the result is in {places[1]}", None)
             return in_turn.record_in_turn(
                 asked,
@@ -167,9 +155,7 @@ class Comparing(m.Model):
                 shown,
                 looks=looks(most),
                 decided=lambda pairs: _decided(judge(), pairs, shown),
-                redact=Redactor(private_names(), root=trees[1].folder)
-                if self.context.sharing.redact
-                else str,
+                redact=redactor(self.context, trees[1].folder),
             )
 
 
@@ -177,21 +163,23 @@ def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
     """Raises UsageError where HEAD has no such workload, NoBaseError where BASE has none."""
     if programs.is_program(workload):
         hint = "compare one of its functions: file.py:name"
-        raise UsageError(f"--record does not work for a script ({workload})", hint=hint)
+        raise UsageError(f"--record does not work for a script ({workload})", hint)
     place = workload.rpartition(":")[0]
     if Path(place).is_absolute():
         hint = "name it as seen from the top of a checkout"
-        raise UsageError(f"{place} is one file, whichever side is recorded", hint=hint)
+        raise UsageError(f"{place} is one file, whichever side is recorded", hint)
     with contextlib.chdir(tree.folder):
         try:
             target = loading.find(workload)
         except UsageError as error:
             if side == "BASE":
                 raise NoBaseError(
-                    f"BASE has no such workload: {error.message}", hint="it may be new in HEAD"
+                    f"BASE has no such workload: {error.message}", "it may be new in HEAD"
                 ) from error
-            raise UsageError(f"{side}: {error.message}", hint=error.hint) from error
-    return None if target is None else target.file
+            raise UsageError(f"{side}: {error.message}", error.hint) from error
+    if target is None:
+        return None
+    return target.file
 
 
 def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:

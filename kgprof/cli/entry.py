@@ -20,6 +20,7 @@ from kgprof.cli.verbs import cli
 from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
 from kgprof.progress import tell
 from kgprof.signals import ENDING, Signals, words
+from kgprof.wording import clause
 
 _NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -53,25 +54,26 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def run(args: Sequence[str] | None = None, context: Context | None = None) -> int:
     """Exit code of one command line; every way out of it says itself on stderr in one form."""
-    context = context if context is not None else Context()
+    context = context or Context()
     try:
         code = cli.main(args, prog_name="kgprof", standalone_mode=False, obj=context)
         if context.interrupted:
             return EXIT_INTERRUPTED
-        return code if isinstance(code, int) else EXIT_OK
+        return code or EXIT_OK
     except KgprofError as error:
-        say(error.message, "; ".join(filter(None, (error.hint, unfinished(context)))))
+        say(error.message, with_unfinished(error.hint, context))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted", unfinished(context))
+        say("interrupted", with_unfinished("", context))
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         # click begins with a capital and ends with a full stop
         text = " ".join(error.format_message().split())
-        at = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"see {at.command_path if at else 'kgprof'} --help"
-        if at and at.info_name == "profile" and isinstance(error, click.NoSuchOption):
-            hint += "; the workload's own options go after --"
+        hint = "see kgprof --help"
+        if isinstance(error, click.UsageError) and error.ctx:
+            hint = f"see {error.ctx.command_path} --help"
+            if error.ctx.info_name == "profile" and isinstance(error, click.NoSuchOption):
+                hint += "; the workload's own options go after --"
         say(text[:1].lower() + text[1:].removesuffix("."), hint)
         return EXIT_USAGE
     except SystemExit:  # click's way out where whoever read --help has gone away
@@ -82,13 +84,10 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
             say(f"{error.filename}: {error.strerror}", "choose a path that you may read and write")
             return EXIT_USAGE
         if error.errno in _DISK:
-            hint = "; ".join(
-                filter(None, ("free some disk space and run again", unfinished(context)))
-            )
+            where = error.filename or context.folder or "stdout"
             say(
-                f"{error.filename or context.folder or 'stdout'} could not be written in full: "
-                f"{error.strerror}",
-                hint,
+                f"{where} could not be written in full: {error.strerror}",
+                with_unfinished("free some disk space and run again", context),
             )
             return EXIT_USAGE
         return internal_error(error, context)
@@ -97,34 +96,29 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         return internal_error(error, context)
 
 
-def unfinished(context: Context) -> str:
-    """Where that is which was measured and has no report; empty where there is none."""
+def with_unfinished(hint: str, context: Context) -> str:
+    """And where that is which was measured and has no report, if there is something."""
     work = context.unfinished
     if work is None or not work.begun:
-        return ""
-    return (
-        f"what was measured is in {work.folder}; to report on it: kgprof report "
-        f"{shlex.quote(str(work.folder))}"
-    )
+        return hint
+    again = f"kgprof report {shlex.quote(str(work.folder))}"
+    where = f"what was measured is in {work.folder}; to report on it: {again}"
+    return clause("", hint, "; ") + where
 
 
 def internal_error(error: Exception, context: Context) -> int:
     text = "".join(traceback.format_exception(error))
-    folder = (
-        context.folder
-        if context.folder is not None and context.folder.is_dir()
-        else Path(tempfile.gettempdir())
-    )
+    folder = context.folder
+    if folder is None or not folder.is_dir():
+        folder = Path(tempfile.gettempdir())
     path = folder / f"kgprof-traceback-{os.getpid()}.txt"
     try:
         path.write_text(text, encoding="utf-8")
         hint = f"this is a bug in kgprof; traceback written to {path}"
     except OSError as unwritable:
         hint = f"this is a bug in kgprof; run again with -v for its traceback ({unwritable})"
-    say(
-        f"internal error: {type(error).__name__}: {error}",
-        "; ".join(filter(None, (hint, unfinished(context)))),
-    )
+    what = f"internal error: {type(error).__name__}: {error}"
+    say(what, with_unfinished(hint, context))
     if context.verbose:
         tell(text)
     return EXIT_INTERNAL

@@ -15,8 +15,10 @@ import click
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.cli.saying import Job, job_of
+from kgprof.cli.saying import Job, inform, job_of
 from kgprof.errors import UsageError
+from kgprof.progress import Progress, choose
+from kgprof.wording import clause
 
 if TYPE_CHECKING:  # --help is instant
     from kgprof.record.unfinished import Unfinished
@@ -66,6 +68,21 @@ class Context:
         """Those that formats are written to."""
         return [output.path for output in self.outputs if output.path is not None]
 
+    def progress(self, *, live: bool = True) -> Progress:
+        return choose(quiet=self.quiet, live=live, verbose=self.verbose)
+
+    def inform(self, text: str) -> None:
+        if not self.quiet:
+            inform(text)
+
+    def named(self, path: Path | str) -> str:
+        """A side as it was given; of a whole path only its end, because a report says nobody's
+        folders."""
+        given = Path(path)
+        if given.is_absolute() and self.sharing.redact:
+            return "/".join(given.parts[-2:])
+        return str(path)
+
 
 with_context = click.make_pass_decorator(Context, ensure=True)
 
@@ -96,7 +113,9 @@ def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif param.name == "include_source":
         context.sharing = replace(context.sharing, source=value)
     elif param.name == "no_ci":
-        context.job = Job() if value else job_of(os.environ)
+        context.job = Job()
+        if not value:
+            context.job = job_of(os.environ)
     else:
         raise AssertionError(f"nothing remembers {param.name}")
 
@@ -106,9 +125,7 @@ def checked_modes(
 ) -> tuple[str, ...]:
     for value in values:
         if value not in MODES:
-            raise UsageError(
-                unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}"
-            )
+            raise UsageError(unknown("mode", value, MODES), f"the modes are {', '.join(MODES)}")
     return values
 
 
@@ -116,8 +133,10 @@ def checked_sizes(
     _: click.Context, __: click.Parameter, given: str | None
 ) -> tuple[int, ...] | None:
     """Empty for ``own``; None where the option was not given."""
-    if given is None or given == "own":
-        return None if given is None else ()
+    if given is None:
+        return None
+    if given == "own":
+        return ()
     try:
         sizes = tuple(int(size) for size in given.split(","))
     except ValueError:
@@ -125,7 +144,7 @@ def checked_sizes(
     if min(sizes) < 1 or len(set(sizes)) < 2:
         raise UsageError(
             f"--sizes must be two or more sizes, got {given}",
-            hint=("for example --sizes 8,16,24, or --sizes own"),
+            ("for example --sizes 8,16,24, or --sizes own"),
         )
     return sizes
 
@@ -166,6 +185,21 @@ def in_order(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def many(name: str, into: str, metavar: str | None, words: str, **how: Any) -> Callable[[Any], Any]:
     """An option that can be given more than once."""
     return click.option(name, into, cls=Spelt, multiple=True, metavar=metavar, help=words, **how)
+
+
+def only_one(_: click.Context, __: click.Parameter, name: str | None) -> tuple[str, ...]:
+    """As many as Options holds; empty where none is named."""
+    return tuple(filter(None, [name]))
+
+
+strategy_option = click.option(
+    "--strategy",
+    "strategies",
+    cls=Spelt,
+    metavar="NAME",
+    callback=only_one,
+    help="Strategy of the workload.  [default: its first]",
+)
 
 
 def number(
@@ -260,7 +294,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
     outputs = [_output(value, param) for value in values]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError(
-            "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
+            "two formats cannot share stdout", "write one to a file: --format json=report.json"
         )
     if outputs:
         remembered(ctx, param, tuple(outputs))
@@ -269,7 +303,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
 def _output(value: str, option: FormatOption) -> Output:
     name, _, path = value.partition("=")
     if name not in (known := option.formats()):
-        raise UsageError(unknown("format", name, known), hint=f"one of {', '.join(known)}")
+        raise UsageError(unknown("format", name, known), f"one of {', '.join(known)}")
     if path:
         refuse_unwritable(Path(path))
     return Output(name, Path(path) if path else None)
@@ -297,9 +331,7 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if module is None:
         return value
     if value != param.get_default(ctx):
-        raise UsageError(
-            f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them"
-        )
+        raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", "name one of them")
     return f"{MODULE_OPTION}{module}"
 
 
@@ -309,9 +341,9 @@ def parsed_passes(
     names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
     for name in names:
         if name not in PASSES:
-            raise UsageError(unknown("pass", name, PASSES), hint=f"one of {', '.join(PASSES)}")
+            raise UsageError(unknown("pass", name, PASSES), f"one of {', '.join(PASSES)}")
     if value is not None and not names:
-        raise UsageError("--passes is empty", hint=f"one of {', '.join(PASSES)}")
+        raise UsageError("--passes is empty", f"one of {', '.join(PASSES)}")
     return tuple(m.PassName(name) for name in dict.fromkeys(names))
 
 
@@ -321,7 +353,7 @@ def passes_help() -> str:
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
         f"Passes to run: {', '.join(PASSES)}.  [default: "
-        f"all{' but ' if left_out else ''}{', '.join(left_out)}; scripts: "
+        f"all{clause(' but ', ', '.join(left_out))}; scripts: "
         f"{','.join(SCRIPT_PASSES)} from one run, and timing if that took less than "
         f"{TIMED_BELOW_S:.0f} s; {', '.join(reruns[:-1])} and {reruns[-1]} each run the script "
         "once more]"
@@ -461,13 +493,13 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
     if record and not 2 <= len(sides) <= 3:
         raise UsageError(
             f"--record needs BASE HEAD [WORKLOAD], got {len(sides)} arguments",
-            hint="for example: kgprof compare --record HEAD^ . my_model.py:step",
+            "for example: kgprof compare --record HEAD^ . my_model.py:step",
         )
     if record:
         return
     if len(sides) < 2:
         raise UsageError(
-            "compare needs BASE and HEAD", hint="give two folders that `kgprof profile` wrote"
+            "compare needs BASE and HEAD", "give two folders that `kgprof profile` wrote"
         )
     own = (
         "rounds",
@@ -483,7 +515,7 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
     )
     if given := _given_among(own, context):
         raise UsageError(
-            f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record"
+            f"compare runs nothing, so {' and '.join(given)} cannot be used", "add --record"
         )
 
 
@@ -502,7 +534,7 @@ def refuse_unwritable(path: Path) -> None:
             "choose a file in a writable folder; --format and extract write to stdout if "
             "no path is given"
         )
-        raise UsageError(f"cannot write to {path}", hint=hint)
+        raise UsageError(f"cannot write to {path}", hint)
 
 
 def asked_for(
@@ -520,27 +552,22 @@ def asked_for(
     loading.check_arguments(workload, workload_args)
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
-        raise UsageError(lacking, hint="use more --steps")
+        raise UsageError(lacking, "use more --steps")
     rounds = given.get("rounds", DEFAULTS.rounds)
     passes = given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
-        given |= (
-            {"passes": passes}
-            if passes
-            else {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
-        )
-    for option, value in {
-        "--max-steps": given.get("max_steps"),
-        "--duration": given.get("duration_s"),
-    }.items():
-        if value is not None and not programs.is_program(workload):
-            only = f"{option} is for scripts, but {workload} is not one"
-            raise UsageError(only, hint="a script is script.py, or -m pkg.mod")
+        if not passes:
+            given |= {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
+    else:
+        for name, option in (("max_steps", "--max-steps"), ("duration_s", "--duration")):
+            if given.get(name) is not None:
+                only = f"{option} is for scripts, but {workload} is not one"
+                raise UsageError(only, "a script is script.py, or -m pkg.mod")
     if rounds > 1 and passes and m.PassName.TIMING not in passes:
         raise UsageError(
             f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
-            hint="add timing to --passes",
+            "add timing to --passes",
         )
     return m.Options(workload, workload_args=workload_args, timeout_s=timeout, **given)
 
@@ -552,20 +579,18 @@ def refuse_for_a_script(
     if any(mode != m.AS_IS for mode in modes):
         raise UsageError(
             f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
-            hint=(
+            (
                 f"write model = torch.compile(model) in it; kgprof sweep {workload} then "
                 "tries its modes"
             ),
         )
     for name in passes:
         if not (m.PASSES[name].listens or m.PASSES[name].reruns):
-            raise UsageError(
-                f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script
-            )
+            raise UsageError(f"a script has no {name.upper()} pass", m.PASSES[name].not_in_script)
     if rounds > 1:
         raise UsageError(
             f"--rounds {rounds} does not work for a script ({workload})",
-            hint="profile one of its functions (file.py:name), or profile the script several times",
+            "profile one of its functions (file.py:name), or profile the script several times",
         )
 
 
@@ -586,11 +611,12 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
     if given or context.module:
         raise UsageError(
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",
-            hint="use one of the two",
+            "use one of the two",
         )
     return m.Options(f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
-    nearest = difflib.get_close_matches(near or name, known, n=1, cutoff=0.5)
-    return f"no {kind} {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+    for nearest in difflib.get_close_matches(near or name, known, n=1, cutoff=0.5):
+        return f"no {kind} {name!r}; did you mean {nearest!r}?"
+    return f"no {kind} {name!r}"

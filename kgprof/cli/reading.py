@@ -7,13 +7,14 @@ The verbs import it when they run.
 import re
 import subprocess
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.analysis.redaction import redacted
+from kgprof.analysis.redaction import R, redacted, redacted_report
 from kgprof.cli.options import Sharing
 from kgprof.cli.saying import inform
 from kgprof.collectors import accepted as accepted_findings
@@ -25,6 +26,7 @@ from kgprof.gate import judge, metrics
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
 from kgprof.reading import files, layout, recordings
 from kgprof.record import holistic
+from kgprof.record.private_names import private_names
 from kgprof.render import embedded_profile
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -69,19 +71,17 @@ def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.
 def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     """Options, the configuration file and the file of accepted findings. Raises UsageError with
     every fault of all."""
-    folder, file = gate_configuration(faults)
-    path, entries = accepted_file(options.accepted, folder, file, faults, must_exist=False)
+    file = gate_configuration(faults)
+    path, entries = accepted_file(options.accepted, file, faults, must_exist=False)
     refuse(faults)
     if entries is None and options.accepted is not None:
         inform(f"{path} not found: nothing is accepted")
     settings = combined(options, file, entries or (), str(path))
     if entries is None or entries:
         return settings
-    empty = (
-        f"{path.name} accepts nothing: --update-baseline writes what fails now into "
-        "it; otherwise delete it"
-    )
-    return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
+    how = "--update-baseline writes what fails now into it; otherwise delete it"
+    notes = (*settings.notes, f"{path.name} accepts nothing: {how}")
+    return msgspec.structs.replace(settings, notes=notes)
 
 
 def repository(folder: Path) -> Path | None:
@@ -89,42 +89,38 @@ def repository(folder: Path) -> Path | None:
     return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
 
 
-def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
-    """What the nearest folder says that says anything, and that folder (the working directory when
-    none does)."""
+def gate_configuration(faults: list[str]) -> Configuration:
+    """What the nearest folder says that says anything."""
     here = Path.cwd()
     top = repository(here)
     for folder in (here, *here.parents):
-        texts = {
-            str(folder / name): text_of(folder / name, faults, top or folder)
-            for name in CONFIGURATION
-        }
-        parsed = [
-            parse_file(path, text, faults) for path, text in texts.items() if text is not None
-        ]
-        saying = [configuration for configuration in parsed if configuration is not None]
+        saying = []
+        for name in CONFIGURATION:
+            text = text_of(folder / name, faults, top or folder)
+            if text is not None and (file := parse_file(str(folder / name), text, faults)):
+                saying.append(file)
         if len(saying) > 1:
             faults.append(
                 f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one"
             )
         if saying:
-            return folder, saying[0]
+            return saying[0]
         if folder == top:
             break
-    return here, None
+    return Configuration(folder=str(here))
 
 
 def kernel_kinds() -> tuple[m.KindOverride, ...]:
     """The project's own rules for kinds of kernels. Raises UsageError with every fault of the
     configuration."""
     faults: list[str] = []
-    _, file = gate_configuration(faults)
+    kinds = gate_configuration(faults).kernel_kinds
     refuse(
         faults,
         hint="kgprof reads its configuration for every report",
         where="kgprof's configuration",
     )
-    return file.kernel_kinds if file is not None else ()
+    return kinds
 
 
 def text_of(path: Path, faults: list[str], within: Path | None = None) -> str | None:
@@ -144,13 +140,17 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
 
     Raises InputError.
     """
-    file = path / "report.json" if path.is_dir() else path
-    if (path.is_dir() and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
+    file = path
+    within = None
+    if path.is_dir():
+        file = path / "report.json"
+        within = path
+    if (within and (recording_of(path) or not file.is_file())) or file.name == layout.HEADER:
         return read(layout.resolve(path), sharing=sharing)
     if file.suffix.lower() in (".html", ".htm"):
         return embedded_profile.read(file).profile
     try:
-        data = files.content(file, embedded_profile.MAX_JSON_BYTES, path if path.is_dir() else None)
+        data = files.content(file, embedded_profile.MAX_JSON_BYTES, within)
     except FileNotFoundError as error:
         hint = "give the folder that `kgprof profile` wrote, or a report of it"
         raise InputError("file or folder not found", path=path, hint=hint) from error
@@ -186,17 +186,18 @@ def diff_between(base: m.Profile, head: m.Profile) -> str:
             text=True,
             errors="replace",
             timeout=20,
-            check=False,
+            check=True,
         )
-    # no git here, or one that hangs: the sources have to do
-    except (OSError, subprocess.TimeoutExpired):
+    # no git here, or one that fails or hangs: the sources have to do
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return done.stdout
 
 
-def named_side(path: Path, sharing: Sharing) -> str:
-    """As it was given; of a whole path only its end, because a report says nobody's folders."""
-    return "/".join(path.parts[-2:]) if path.is_absolute() and sharing.redact else str(path)
+def shown_report(report: R, sharing: Sharing) -> R:
+    """A sweep or the cases of a capture, without what must not be shown."""
+    private = private_names()
+    return redacted_report(report, private, source=sharing.source, redact=sharing.redact)
 
 
 def recording_of(path: Path) -> Path | None:
@@ -211,7 +212,7 @@ def recording_of(path: Path) -> Path | None:
 
 
 def compare_settings(
-    budgets: tuple[str, ...],
+    limits: tuple[str, ...],
     fail_on: str | None,
     accepted: str | None,
     allow_different_environment: bool,
@@ -219,57 +220,49 @@ def compare_settings(
     """Options over the configuration file over the defaults. Raises UsageError with every fault of
     all."""
     faults: list[str] = []
-    folder, file = gate_configuration(faults)
-    table = file.max_regression if file is not None else None
-    from_file = (
-        metrics.regression_table(table, str(folder), BUDGETED, faults) if table is not None else {}
+    file = gate_configuration(faults)
+    written = chain(
+        metrics.of_table(file.max_regression, file.folder, faults),
+        metrics.of_options(limits, faults),
     )
-    from_options = metrics.parse_regressions(budgets, BUDGETED, faults)
-    _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
+    budgets = metrics.regressions(written, BUDGETED, faults)
+    _, entries = accepted_file(accepted, file, faults)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="compare's settings")
-    settings = CompareSettings(
-        budgets={**from_file, **from_options},
-        fail_on=fail_on or (file.fail_on if file is not None else None) or NEW_FINDINGS,
-        allow_different_environment=allow_different_environment,
-    )
-    return settings, entries or ()
+    level = fail_on or file.fail_on or NEW_FINDINGS
+    return CompareSettings(budgets, level, allow_different_environment), entries or ()
 
 
 def accepted_file(
-    given: str | None,
-    folder: Path,
-    file: Configuration | None,
-    faults: list[str],
-    *,
-    must_exist: bool,
+    given: str | None, file: Configuration, faults: list[str], *, must_exist: bool = True
 ) -> tuple[Path, tuple[m.AcceptedEntry, ...] | None]:
-    """The option's, the configuration's in its ``folder``, or the usual name there; None where
-    there is no file, which is a fault where the option names one that ``must_exist``."""
-    path = (
-        Path(given)
-        if given is not None
-        else folder / ((file and file.accepted) or accepted_findings.FILE)
-    )
-    text = text_of(path, faults, None if given is not None else repository(folder) or folder)
-    if must_exist and text is None and given is not None:
+    """The option's, the configuration's in its folder, or the usual name there; None where there is
+    no file, which is a fault where the option names one that ``must_exist``."""
+    folder = Path(file.folder)
+    path = folder / (file.accepted or accepted_findings.FILE)
+    within: Path | None = repository(folder) or folder
+    if given is not None:
+        path = Path(given)
+        within = None
+    text = text_of(path, faults, within)
+    if text is not None:
+        return path, accepted_findings.parse(text, str(path), faults)
+    if must_exist and given is not None:
         faults.append(f"{path}: file not found")
-    return path, None if text is None else accepted_findings.parse(text, str(path), faults)
+    return path, None
 
 
 def configuration(accepted: str | None) -> list[Path]:
     """The files from the working directory on that may have a say in it."""
-    named = accepted if accepted is not None else accepted_findings.FILE
-    return [
-        Path(named),
-        *(folder / name for folder in (Path.cwd(), *Path.cwd().parents) for name in CONFIGURATION),
-    ]
+    files = [Path(accepted or accepted_findings.FILE)]
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        files += [folder / name for name in CONFIGURATION]
+    return files
 
 
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:
     """What the project accepts. Raises UsageError with every fault of the files."""
     faults: list[str] = []
-    folder, file = gate_configuration(faults)
-    _, entries = accepted_file(given, folder, file, faults, must_exist=True)
+    _, entries = accepted_file(given, gate_configuration(faults), faults)
     refuse(faults, hint="nothing has been run", where="the file of accepted findings")
     return entries or ()
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kgprof import model as m
-from kgprof import progress
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli.options import Context
 from kgprof.cli.reading import read
-from kgprof.cli.saying import fenced, inform
+from kgprof.cli.saying import fenced
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings
@@ -28,7 +27,7 @@ def refuse(
 ) -> None:
     """Raises UsageError where the result would take the place of an input, of another output or of
     no result."""
-    files = [one.path for one in context.outputs if one.path is not None]
+    files = context.files
     folders = [output / layout.FOLDER, output / layout.UNFINISHED]
     refuse_overwriting(inputs, [*folders, *(output / name for name in names), *files])
     refuse_overwriting(files, folders)
@@ -71,19 +70,27 @@ def torch_trace_read(
 def load_before(options: m.Options, context: Context) -> m.Load | m.Skipped | None:
     """What other processes take of the machine, after a wait for less if one was asked for; None
     where no times are to be measured."""
-    timed = not options.untimed or options.timing_below_s is not None
-    if not timed:
+    if options.untimed and options.timing_below_s is None:
         return None
-    tell = inform if not context.quiet else str
 
     def told(load: m.Load, passed_s: float) -> None:
-        tell(f"{load.words}; waiting, {passed_s:.0f} of {context.wait_for_idle:.0f} s")
+        waited = f"{passed_s:.0f} of {context.wait_for_idle:.0f} s"
+        context.inform(f"{load.words}; waiting, {waited}")
 
     load = wait_for_idle(context.wait_for_idle, told)
     if isinstance(load, m.Load) and load.is_high:
-        how = "measured anyway" if context.wait_for_idle else "--wait-for-idle SECONDS waits"
-        tell(f"{load.words}: times may not hold; {how}")
+        how = "--wait-for-idle SECONDS waits"
+        if context.wait_for_idle:
+            how = "measured anyway"
+        context.inform(f"{load.words}: times may not hold; {how}")
     return load
+
+
+def redactor(context: Context, root: str) -> Callable[[str], str]:
+    """What a Recording's texts go through; --no-redact leaves them as they are."""
+    if context.sharing.redact:
+        return Redactor(private_names(), root=root)
+    return str
 
 
 @contextlib.contextmanager
@@ -109,16 +116,14 @@ def run_here(
     if launched is not None:
         refuse(output, inputs, context)
     # A live line and what a script prints would write over each other.
-    shown = progress.choose(quiet=context.quiet, live=not is_program, verbose=context.verbose)
+    shown = context.progress(live=not is_program)
     with making(own, inputs, context) as work:
         load = load_before(options, context) if launched is None else None
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(context.quiet), context.job) as printed:
             phases.phase(f"until it is complete, the result is in {work.folder}", None)
-            redact = (
-                Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
-            )
+            redact = redactor(context, str(Path.cwd()))
             try:
                 record(options, work.folder, phases, echo=printed, redact=redact, load=load)
             except KeyboardInterrupt:

@@ -18,6 +18,7 @@ import msgspec
 
 from kgprof.errors import UsageError
 from kgprof.progress import discard, tell
+from kgprof.wording import clause
 
 # GitHub drops the whole summary of a step above 1 MiB, and other tools write there too
 SUMMARY_BYTES = 900 * 1024
@@ -41,17 +42,24 @@ def job_of(environment: Mapping[str, str]) -> Job:
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (environment.get(name, "") for name in names)
     page = environment.get("CI_JOB_URL", "")
-    source = environment.get("CI_PROJECT_URL", "")
-    source = f"{source}/-" if source else ""  # GitLab's pages of files stand behind it
+    # GitLab's pages of files stand behind it
+    source = clause("", environment.get("CI_PROJECT_URL", ""), "/-")
     if server.startswith("https://") and repository and run.isdecimal():
         page = f"{server}/{repository}/actions/runs/{run}"
         source = f"{server}/{repository}"
     return Job(
         parses_log=environment.get("GITHUB_ACTIONS") == "true",
         summary=Path(summary) if summary else None,
-        run_url=page if page.startswith("https://") else "",
-        source_url=source if source.startswith("https://") else "",
+        run_url=_https(page),
+        source_url=_https(source),
     )
+
+
+def _https(address: str) -> str:
+    """Empty if it is no such address."""
+    if address.startswith("https://"):
+        return address
+    return ""
 
 
 # ---------------------------------------------------------------- the job summary
@@ -63,7 +71,9 @@ def append_summary(path: Path, made: Callable[[int], str]) -> str:
     Never raises: the report stands whatever becomes of the summary.
     """
     try:
-        taken = path.stat().st_size if path.exists() else 0
+        taken = 0
+        if path.exists():
+            taken = path.stat().st_size
         room = SUMMARY_BYTES - taken
         if room < SMALLEST_SUMMARY_BYTES:
             return (
@@ -122,11 +132,11 @@ def inert(text: str) -> str:
     return _COMMAND.sub(r"\1\\::", text).replace("##[", "#\\#[")
 
 
-def inert_document(text: str, suffix: str) -> str:
+def inert_document(text: str, form: str) -> str:
     """A whole document on stdout: the same JSON, XML or HTML, without a line that is a command."""
-    if suffix in (".json", ".sarif"):
+    if form in ("json", "sarif"):
         return text.replace("##[", "#\\u0023[")  # in JSON only a string can hold it
-    if suffix in (".xml", ".html"):
+    if form in ("junit", "html"):
         return _KNOWN_COMMAND.sub(r"\1&#58;:", text).replace("##[", "&#35;#[")
     return text
 
@@ -142,7 +152,7 @@ _KNOWN_COMMAND = re.compile(
 
 def say(message: str, hint: str = "") -> None:
     """The one form of an error: what happened, and what to do next."""
-    tell(inert(f"kgprof: error: {message}" + (f"\n  hint: {hint}" if hint else "")))
+    tell(inert(f"kgprof: error: {message}" + clause("\n  hint: ", hint)))
 
 
 def inform(text: str) -> None:
@@ -170,5 +180,5 @@ def to_stdout(text: str) -> None:
         discard(sys.stdout)
         raise UsageError(
             f"cannot write to stdout: {error.strerror or error}",
-            hint="free some disk space, or send it elsewhere",
+            "free some disk space, or send it elsewhere",
         ) from error

@@ -11,12 +11,12 @@ import msgspec
 
 from kgprof import model as m
 from kgprof import progress
-from kgprof.analysis.redaction import redacted_report
 from kgprof.cli import terminal
 from kgprof.cli.options import Context
+from kgprof.cli.reading import shown_report
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
-from kgprof.cli.writing import emit_sheet
+from kgprof.cli.writing import emit_sheet, write_sheet
 from kgprof.collectors import compilations
 from kgprof.document.sheet import Section
 from kgprof.document.sweep import ladder_section, shapes_section, sheet, shipped_section
@@ -28,12 +28,10 @@ from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import children, default_folder, store
 from kgprof.record.cache_start import shipped_cache
 from kgprof.record.ladder import climb
-from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.record.trials import TIME_UP, CellTrials
-from kgprof.render import sheet as printers
 from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 
@@ -63,20 +61,14 @@ def swept(
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     inputs = loading.files_of(asked.workload)
-    private = private_names()
 
     def shown(sweep: m.Sweep) -> m.Sweep:
-        sharing = context.sharing
-        return redacted_report(sweep, private, source=sharing.source, redact=sharing.redact)
+        return shown_report(sweep, context.sharing)
 
     with (
         making(output, inputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
-        progress.choose(
-            quiet=context.quiet,
-            live=not programs.is_program(asked.workload),
-            verbose=context.verbose,
-        ) as phases,
+        context.progress(live=not programs.is_program(asked.workload)) as phases,
     ):
 
         def keep(sweep: m.Sweep) -> None:
@@ -89,12 +81,13 @@ def swept(
             either = session.question, shown(session.sweep()).question
             refuse_another_question(earlier.question, either, output / FILES[0])
             cells = session.begin(grid, turns, earlier)
+        climbing = climbs(ladder, asked.workload)
         if not context.quiet:
-            announce(session, cells, turns, repeats, minutes, climbs(ladder, asked.workload))
-        session.until, within = ends, minutes * (1 - LADDER_SHARE * climbs(ladder, asked.workload))
+            announce(session, cells, turns, repeats, minutes, climbing)
+        session.until = ends
         found = session.run(
             repeats=repeats,
-            minutes=within,
+            minutes=minutes * (1 - LADDER_SHARE * climbing),
             ahead=lambda sweep: ahead(sweep, executions),
         )
         found = weighed(found, executions)
@@ -103,21 +96,15 @@ def swept(
         # with what the ladder says
         context.interrupted, found = found.interrupted, shown(weighed(found, executions))
         page = sheet(found, further(found))
-        store.write_reports(
-            work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
-        )
+        write_sheet(work.folder, FILES, found, page)
         output = work.finish()
-    complain(found)
+    for each in found.cells:
+        if failed := each.failed:
+            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
     if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr))
     emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
-
-
-def complain(found: m.Sweep) -> None:
-    for each in found.cells:
-        if (failed := each.failed) is not None:
-            say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
 
 
 def climbs(ladder: bool, workload: str) -> bool:
@@ -140,18 +127,14 @@ def tried(
     the policies for sizes (``varying`` None: without). What runs at ``ends`` is ended."""
     if found.interrupted or not (ladder or varying is not None):
         return found
-    ahead = [
-        cell
-        for verdict in found.verdicts
-        for cell in (verdict.best, verdict.runner_up)
-        if cell is not None
-    ]
+    cells: list[m.Cell | None] = []
+    for verdict in found.verdicts:
+        cells += [verdict.best, verdict.runner_up]
     timed = [
         (each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)
     ]
-    cell = next(
-        (each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None
-    )
+    cells += [cell for _, cell in sorted(timed)]
+    cell = next((each for each in cells if each and each.compiles), None)
     if cell is None:
         return msgspec.structs.replace(found, ladder=m.Skipped("no cell that compiles was timed"))
     key = m.RunKey(found.question.strategy, cell.name)
@@ -166,12 +149,7 @@ def tried(
         on_phase=lambda name: phases.phase(name, key),
     )
     try:
-        before = found.ladder
-        whole = isinstance(before, m.Ladder) and TIME_UP not in (
-            *dict(before.rungs).values(),
-            before.minified,
-        )
-        if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
+        if ladder and not _is_whole(found.ladder, cell):
             found = msgspec.structs.replace(found, ladder=climb(trials, folder))
         if varying is not None:
             sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
@@ -182,29 +160,39 @@ def tried(
             phases.phase("a start with shipped caches", key)
             found = msgspec.structs.replace(found, shipped=shipped_cache(trials))
     except KeyboardInterrupt:
-        missed = None if varying is None else m.Skipped("the sweep was interrupted")
-        return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
+        if varying is not None and not found.shapes:
+            found = msgspec.structs.replace(found, shapes=m.Skipped("the sweep was interrupted"))
+        return msgspec.structs.replace(found, interrupted=True)
     return found
+
+
+@m.otherwise(False)
+def _is_whole(ladder: m.Ladder | m.Skipped, cell: m.Cell) -> bool:
+    """Whether an earlier sweep climbed it on this cell, to its end."""
+    before = m.known(ladder)
+    ends = (*dict(before.rungs).values(), before.minified)
+    return before.cell == cell.name and TIME_UP not in ends
 
 
 def further(found: m.Sweep) -> tuple[Section, ...]:
     """What was tried on the best cell."""
-    shapes = () if found.shapes is None else (shapes_section(found.shapes),)
-    shipped = () if found.shipped is None else (shipped_section(found.shipped),)
-    return (ladder_section(found.ladder), *shapes, *shipped)
+    sections = [ladder_section(found.ladder)]
+    if found.shapes is not None:
+        sections.append(shapes_section(found.shapes))
+    if found.shipped is not None:
+        sections.append(shipped_section(found.shipped))
+    return tuple(sections)
 
 
 def exit_code(found: m.Sweep) -> int:
     """A cell that died costs itself; all of them the sweep."""
     ran = [each for each in found.cells if each.processes]
-    if not ran or all(each.dead for each in ran):
-        return EXIT_OK if found.interrupted else EXIT_WORKLOAD
+    if found.interrupted:
+        return EXIT_OK
+    if all(each.dead for each in ran):
+        return EXIT_WORKLOAD
     alive = [each for each in ran if each.cell.compiles and not each.dead]
-    if (
-        alive
-        and not any(times.frames for each in alive for times in each.measured())
-        and not found.interrupted
-    ):
+    if alive and not any(times.frames for each in alive for times in each.measured()):
         say(NOTHING_COMPILED, "your own function can be swept as file.py:name; kgprof compiles it")
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
@@ -222,13 +210,16 @@ def announce(
     left = [each for each in cells if not each.not_run]
     kept = sum(bool(each.processes) for each in cells)
     guess = (session.planned_s(repeats) + LADDER_GUESS_S * ladder) / 60
-    over = "; what does not fit is left out" if guess > minutes else ""
-    inform(
+    plan = (
         f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in "
         f"{plural(turns, 'process', 'processes')}, about {short(max(guess, 0.1), 2)} minutes, "
-        f"at most {short(minutes)} (--minutes){over}"
-        + (f"; {plural(kept, 'cell')} measured before" if kept else "")
+        f"at most {short(minutes)} (--minutes)"
     )
+    if guess > minutes:
+        plan += "; what does not fit is left out"
+    if kept:
+        plan += f"; {plural(kept, 'cell')} measured before"
+    inform(plan)
     if session.others:
         inform(f"other strategies (choose one with --strategy): {', '.join(session.others)}")
     inform(f"cells: {'; '.join(each.cell.name for each in left)}")
@@ -295,12 +286,13 @@ def read_sweep(path: Path) -> m.Sweep:
 def advised(path: Path, executions: int, memory_bytes: int | None, context: Context) -> int:
     """The verdict of a sweep for another number of executions, and for so much memory. Measures
     nothing."""
-    earlier = redacted_report(
-        read_sweep(path), private_names(), source="all", redact=context.sharing.redact
-    )
+    sharing = msgspec.structs.replace(context.sharing, source="all")
+    earlier = shown_report(read_sweep(path), sharing)
     found = weighed(earlier, executions, memory_bytes)
     page = sheet(found, further(found))
-    memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")
+    memory = "any memory"
+    if memory_bytes is not None:
+        memory = plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
     inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
     emit_sheet(page, found, context, otherwise=terminal.sheet(page, sys.stdout))

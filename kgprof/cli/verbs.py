@@ -41,7 +41,7 @@ class Verbs(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise UsageError(
                 options.unknown("command", args[0], self.list_commands(ctx)),
-                hint="see kgprof --help",
+                "see kgprof --help",
             )
         return super().resolve_command(ctx, args)
 
@@ -266,8 +266,7 @@ def check_graphs(
         store.write_json(ran.recording / layout.GATE, settings)
         found, report = writing.finished(ran, context)
     recording = report.parent / layout.FOLDER
-    if not context.quiet:
-        inform(f"the report is {report}")
+    context.inform(f"the report is {report}")
     writing.add_to_job_summary(found, context.job)
     writing.emit(found, recording, context)
     if update_baseline:
@@ -307,10 +306,8 @@ def report(
     from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
-        raise UsageError(
-            "report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR"
-        )
-    output, outputs, page = context.output, context.outputs, None
+        raise UsageError("report needs exactly one input", "give a RECORDING, or --torch-trace DIR")
+    page = None
     if torch_trace is not None:
         asked = options.traced_options(context, torch_trace)
         with torch_trace_read(asked, torch_trace, context) as work:
@@ -319,18 +316,21 @@ def report(
     else:
         assert recording is not None
         folder = layout.resolve(recording)
-        where = output if output is not None or outputs else layout.output_folder(folder)
-        reports = [where / name for name in layout.REPORTS] if where is not None else []
-        refuse_overwriting([], [*reports, *context.files], folder)
+        where = context.output
+        if where is None and not context.outputs:
+            where = layout.output_folder(folder)
+        written = []
+        if where is not None:
+            written = [where / name for name in layout.REPORTS]
+        refuse_overwriting([], [*written, *context.files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
-        page = (
-            writing.write_report(where, found, folder, context.job) if where is not None else None
-        )
+        if where is not None:
+            page = writing.write_report(where, found, folder, context.job)
     writing.add_to_job_summary(found, context.job)
-    if page is not None and not outputs:
+    if page is not None and not context.outputs:
         writing.show_ending(found, page, context)
-    writing.emit(found, folder, context, otherwise=str(page) if page is not None else "")
+    writing.emit(found, folder, context, otherwise=str(page or ""))
     return EXIT_OK
 
 
@@ -369,7 +369,6 @@ def trace(
                   kgprof trace profiles/     one trace per rank: who computes longest, who waits
                   kgprof trace new.json --against old.json --format text
     """
-    from kgprof import progress
     from kgprof.cli.reading import kernel_kinds
     from kgprof.cli.recording import making
     from kgprof.cli.writing import reported
@@ -385,7 +384,7 @@ def trace(
         if path in named or path.name not in layout.REPORTS
     ]
     with making(where, files, context, worth_keeping=False) as work:
-        with progress.choose(quiet=context.quiet, verbose=context.verbose) as shown_progress:
+        with context.progress() as shown_progress:
             _, unread = kineto_files.record_files(
                 traces, work.folder, asked, shown_progress, against=against
             )
@@ -463,7 +462,7 @@ def export(
         write_texts(output, loaded, slug, viewer, context.sharing)
         to_stdout(str(output))
         return EXIT_OK
-    kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name is not None else None)
+    kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name else None)
     exporter = EXPORTERS[VIEWERS.index(viewer)]
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
     for warning in warnings:
@@ -475,7 +474,7 @@ def export(
 
 @cli.command(cls=WorkloadCommand)
 @options.workload_argument
-@click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
+@options.strategy_option
 @options.many(
     "--mode",
     "modes",
@@ -577,7 +576,6 @@ def sweep(
     context: Context,
     /,
     workload: str,
-    strategy: str | None,
     modes: tuple[str, ...],
     backends: tuple[str, ...],
     dynamic: tuple[str, ...],
@@ -619,18 +617,14 @@ def sweep(
         sizes=tuple(tuple(shlex.split(each)) for each in size),
     )
     if given["resume"] and context.output is None:
-        raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
+        raise UsageError("--resume needs the folder of the earlier sweep", "name it with -o")
     loading.find(workload)
     for each in grid.sizes or ((),):
         loading.check_arguments(workload, (*context.workload_args, *each))
-    strategies = (strategy,) if strategy else ()
-    measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
+    measured = ("strategies", "device", "steps", "warmup", "seed")
+    of_options = {name: given.pop(name) for name in measured}
     asked = m.Options(
-        workload,
-        workload_args=context.workload_args,
-        strategies=strategies,
-        timeout_s=timeout,
-        **measured,
+        workload, workload_args=context.workload_args, timeout_s=timeout, **of_options
     )
     return swept(asked, grid, **given, context=context)
 
@@ -761,14 +755,11 @@ def compare(
     settings, entries = reading.compare_settings(
         budgets, fail_on, accepted, allow_different_environment
     )
-    comparing = Comparing(
-        settings=settings,
-        entries=entries,
-        inputs=reading.configuration(accepted),
-        context=context,
-    )
+    comparing = Comparing(settings, entries, reading.configuration(accepted), context)
+    if not record and len(sides) == 2:
+        return comparing.recordings(*sides)
     if not record:
-        return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
+        return comparing.history(sides)
     base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
     ask = partial(options.asked_for, workload, context.workload_args, **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds)
@@ -783,7 +774,7 @@ def compare(
     "Try only cases that match this pattern (capture-default*). Repeatable.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
-@click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
+@options.strategy_option
 @options.time_limit(
     options.CASE_TIMEOUT_S,
     "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) "
@@ -801,9 +792,8 @@ def capture(
     workload: str | None,
     cases: tuple[str, ...],
     listing: bool,
-    strategy: str | None,
     timeout: float,
-    seed: int,
+    **given: Any,
 ) -> int:
     """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares
     with eager mode.
@@ -831,17 +821,10 @@ def capture(
     refuse_other_platforms()
     if workload is None:
         raise UsageError(
-            "kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step"
+            "kgprof capture needs a WORKLOAD", "for example: kgprof capture my_model.py:step"
         )
     loading.check_arguments(workload, context.workload_args)
-    strategies = (strategy,) if strategy else ()
-    asked = m.Options(
-        workload,
-        workload_args=context.workload_args,
-        strategies=strategies,
-        timeout_s=timeout,
-        seed=seed,
-    )
+    asked = m.Options(workload, workload_args=context.workload_args, timeout_s=timeout, **given)
     return capturing.captured(asked, chosen, context)
 
 
@@ -914,8 +897,13 @@ def selftest(device: str, form: str, quiet: bool) -> int:
 
     with progress.choose(quiet=quiet) as shown_progress:
         answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
-    to_stdout(m.encode_json(answers).decode() if form == "json" else "\n".join(lines(answers)))
-    return EXIT_GATE_FAILED if answers.wrong else EXIT_OK
+    if form == "json":
+        to_stdout(m.encode_json(answers).decode())
+    else:
+        to_stdout("\n".join(lines(answers)))
+    if answers.wrong:
+        return EXIT_GATE_FAILED
+    return EXIT_OK
 
 
 @cli.command()
@@ -936,20 +924,20 @@ def explain(rule: str | None, form: str) -> int:
 
     if form == "markdown":
         if rule is not None:
-            raise UsageError(
-                "--format markdown prints every rule", hint="leave out RULE or --format"
-            )
+            raise UsageError("--format markdown prints every rule", "leave out RULE or --format")
         to_stdout(rules_page(RULES))
         return EXIT_OK
     if rule is None:
         to_stdout("\n".join(f"{known.id}  {known.name:<28} {known.summary}" for known in RULES))
         return EXIT_OK
     named = {name: known for known in RULES for name in (known.id, known.name)}
-    name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
+    name = rule.lower()
+    if name.startswith("kgp"):
+        name = name.upper()
     if name not in named:
         raise UsageError(
             options.unknown("rule", rule, tuple(named), near=name),
-            hint="`kgprof explain` lists them all",
+            "`kgprof explain` lists them all",
         )
     shown = named[name]
     to_stdout(
@@ -1070,8 +1058,9 @@ def write_ci(
         refuse_to_replace(path)
     address = kgprof_source(source)
     torch = installed("torch").partition("+")[0]
-    pinned = torch if torch[:1].isdecimal() else ""
-    text = workflow(place, workload=workload, torch=pinned, path=path, source=address)
+    if not torch[:1].isdecimal():
+        torch = ""
+    text = workflow(place, workload=workload, torch=torch, path=path, source=address)
     store.write_export(path, text.encode())
     if not address:
         inform(

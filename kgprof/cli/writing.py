@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import zlib
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -42,7 +43,7 @@ from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
 from kgprof.render.markdown import Markdown
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 GITHUB, GITLAB = PLACES = ("github", "gitlab")
 PATHS = {GITHUB: Path(".github/workflows/kgprof.yml"), GITLAB: Path(".gitlab/kgprof.yml")}
@@ -58,15 +59,18 @@ def workflow(place: str, *, workload: str, torch: str, path: Path, source: str =
     UsageError for a workload that cannot stand in the file.
     """
     _refuse_workload(workload)
+    pattern = path.as_posix()
+    if path.is_absolute():
+        pattern = f"**/{path.name}"
     # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two
     # comments.
     values = {
         "VERSION": __version__,
         "WORKLOAD": _quoted(workload),
         "KGPROF": _quoted(source),
-        "INSTALL": _quoted(f"torch=={torch}" if torch else ""),
+        "INSTALL": _quoted(clause("torch==", torch)),
         "MARKER": re.sub(r"[^A-Za-z0-9._:/ -]", "_", workload).replace("--", "_"),
-        "PATH": _quoted(path.as_posix() if not path.is_absolute() else f"**/{path.name}"),
+        "PATH": _quoted(pattern),
     }
     template = (directory("templates") / "ci" / f"{place}.yml").read_text(encoding="utf-8")
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
@@ -83,16 +87,16 @@ def _quoted(text: str) -> str:
 
 def _refuse_workload(workload: str) -> None:
     if not workload.strip():
-        raise UsageError("the workload is empty", hint="name one with --workload model.py:step")
+        raise UsageError("the workload is empty", "name one with --workload model.py:step")
     if "${{" in workload:
         raise UsageError(
             f"the workload {workload!r} contains ${{{{, which GitHub replaces by secrets and the "
             "like",
-            hint="rename the file or the function",
+            "rename the file or the function",
         )
     if any("\ud800" <= character <= "\udfff" for character in workload):
         raise UsageError(
-            f"the workload {workload!r} is not UTF-8", hint="rename the file or the function"
+            f"the workload {workload!r} is not UTF-8", "rename the file or the function"
         )
 
 
@@ -112,16 +116,18 @@ def kgprof_source(source: str | None) -> str:
             text = metadata.distribution("kgprof").read_text("direct_url.json")
         except metadata.PackageNotFoundError:
             text = None
-        known = json.loads(text) if text else {}
+        known = json.loads(text or "{}")
         source = f"git+{known.get('url', '')}@{known.get('vcs_info', {}).get('commit_id', '')}"
-        return source if _AT_A_COMMIT.fullmatch(source) else ""
+        if not _AT_A_COMMIT.fullmatch(source):
+            return ""
+        return source
     if _AT_A_COMMIT.fullmatch(source) or (
         _FOLDER.fullmatch(source) and ".." not in source.split("/")
     ):
         return source
     raise UsageError(
         f"--from {source!r} names no commit",
-        hint=(
+        (
             "use git+https://HOST/OWNER/REPOSITORY@COMMIT with all 40 digits, or a "
             "folder of the repository: ./PATH"
         ),
@@ -139,11 +145,11 @@ def refuse_what_is_no_file(path: Path) -> None:
     if links:
         raise UsageError(
             f"cannot write to {path}: {links[-1]} is a symbolic link",
-            hint="name the file that it leads to with -o",
+            "name the file that it leads to with -o",
         )
     if path.exists() and not path.is_file():
         raise UsageError(
-            f"cannot write to {path}: it is not a regular file", hint="name another file with -o"
+            f"cannot write to {path}: it is not a regular file", "name another file with -o"
         )
 
 
@@ -155,12 +161,12 @@ def refuse_to_replace(path: Path) -> None:
         return
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror or error}", hint="name another file with -o"
+            f"{path} cannot be read: {error.strerror or error}", "name another file with -o"
         ) from error
     if not ours:
         raise UsageError(
             f"{path} was not written by `kgprof ci-init`",
-            hint="name another file with -o, or replace it with --force",
+            "name another file with -o, or replace it with --force",
         )
 
 
@@ -196,12 +202,11 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
     if not context.quiet and is_terminal(sys.stderr) and not raised:
         show_ending(profile, page, context)
     elif not context.quiet:
-        actions = (f"{what}; {advice}" for what, advice, _ in practices.next_steps(profile))
-        sentences = () if raised else profile.verdict.sentences
-        accounted = () if raised else account.lines(profile)
-        for sentence in (*sentences, *accounted, *actions, not_applied(profile.actions)):
-            if sentence:
-                inform(sentence)
+        sentences = [f"{what}; {advice}" for what, advice, _ in practices.next_steps(profile)]
+        if not raised:
+            sentences = [*profile.verdict.sentences, *account.lines(profile), *sentences]
+        for sentence in filter(None, (*sentences, not_applied(profile.actions))):
+            inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))
     return profile.exit_code
@@ -215,9 +220,7 @@ def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
-def write_report(
-    folder: Path, profile: m.Profile, recording: Path | None, job: Job | None = None
-) -> Path:
+def write_report(folder: Path, profile: m.Profile, recording: Path | None, job: Job) -> Path:
     """report.json and report.html, both or none; the path of the latter."""
     texts = {
         f"report.{form}": rendered(form, profile, recording, folder, job)
@@ -232,16 +235,14 @@ def rendered(
     profile: m.Profile,
     recording: Path | None,
     folder: Path | None,
-    job: Job | None = None,
+    job: Job,
 ) -> str:
     """``folder``: where the document will stand; None where nothing can stand beside it, as on
     stdout. ``job``: whose pages a comment may link."""
-    if form == Markdown.name and job is not None:
-        return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
-    source_url = job.source_url if job is not None else ""
-    return render.by_name(
-        form, partial(trace_files, profile, recording, folder), source_url
-    ).render(profile)
+    if form == Markdown.name:
+        return Markdown(job.run_url, job.source_url).render(profile)
+    traces = partial(trace_files, profile, recording, folder)
+    return render.by_name(form, traces, job.source_url).render(profile)
 
 
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
@@ -250,11 +251,9 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
     Recording, and none."""
     if recording is None:
         return []
-    private = (
-        recordings.load_header(recording)
-        if profile.contents and profile.contents.redaction
-        else None
-    )
+    private = None
+    if profile.contents and profile.contents.redaction:
+        private = recordings.load_header(recording)
     files = []
     for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
         link = ""
@@ -298,26 +297,25 @@ def looked_through(
         return None
     text = whole.decode("utf-8", errors="replace")
     safe = redacted_trace(text, private.private, root=private.plan.environment.source_root)
-    return data if safe == text else gzip.compress(safe.encode("utf-8"), mtime=0)
+    if safe == text:
+        return data
+    return gzip.compress(safe.encode("utf-8"), mtime=0)
 
 
 def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | None) -> None:
     """A trace, or what an exporter made of one, as it may leave the machine. Raises InputError for
     a damaged one, and UsageError where it cannot be written."""
     if isinstance(file, bytes):
-        root = private.plan.environment.source_root if private else ""
-        safe = (
-            redacted_trace(file.decode(), private.private, root=root).encode() if private else file
-        )
-    elif private is None:
+        if private:
+            root = private.plan.environment.source_root
+            file = redacted_trace(file.decode(), private.private, root=root).encode()
+        return store.write_export(path, file)
+    if private is None:
         return store.copy_trace(file, path)
-    elif (carried := looked_through(file, private, LOOKED_THROUGH_BYTES)) is not None:
-        safe = carried
-    else:
-        message = (
-            "cannot be searched for secrets: it is truncated, or larger than "
-            f"{LOOKED_THROUGH_BYTES:,} bytes"
-        )
+    safe = looked_through(file, private, LOOKED_THROUGH_BYTES)
+    if safe is None:
+        most = f"{LOOKED_THROUGH_BYTES:,} bytes"
+        message = f"cannot be searched for secrets: it is truncated, or larger than {most}"
         raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
 
@@ -328,14 +326,10 @@ def write_texts(
     """The graphs or the code of one run, a heading before each. Raises UsageError where several
     runs have some and none was named, or the run is not there; InputError where it has none."""
     if sharing.source == "none":
-        raise UsageError(
-            f"--include-source none leaves nothing of a {what}", hint="give repo or all"
-        )
+        raise UsageError(f"--include-source none leaves nothing of a {what}", "give repo or all")
     known = {run.key.slug: run.records for run in recording.runs}
     if slug is not None and slug not in known:
-        raise UsageError(
-            f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}"
-        )
+        raise UsageError(f"no run {slug!r} in this Recording", f"its runs are {', '.join(known)}")
     texts = {
         name: [text for text in records.texts if text.what == what]
         for name, records in known.items()
@@ -343,24 +337,21 @@ def write_texts(
     }
     having = [name for name, found in texts.items() if found]
     if not having:
-        hint = (
-            "nothing was compiled, or an older kgprof recorded it"
-            if slug
-            else "give --passes compile when recording"
-        )
+        hint = "give --passes compile when recording"
+        if slug:
+            hint = "nothing was compiled, or an older kgprof recorded it"
         raise InputError(f"no {what} was recorded", path=slug or recording.folder, hint=hint)
     if len(having) > 1:
         raise UsageError(
-            f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}"
+            f"{len(having)} runs have a {what}", f"choose one with --run: {', '.join(having)}"
         )
     parts = []
     for text in texts[having[0]]:
         safe = redacted_text(text, recording.header, source=sharing.source, redact=sharing.redact)
-        cut = f", {safe.cut:,} characters left out at its end" if safe.cut else ""
-        parts.append(
-            f"# {having[0]}, compilation "
-            f"{safe.compile_id or 'unknown'}{cut}\n{safe.text.rstrip()}\n"
-        )
+        title = f"# {having[0]}, compilation {safe.compile_id or 'unknown'}"
+        if safe.cut:
+            title += f", {safe.cut:,} characters left out at its end"
+        parts.append(f"{title}\n{safe.text.rstrip()}\n")
     store.write_export(path, "\n\n".join(parts).encode())
 
 
@@ -368,14 +359,13 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
     """Where a CI job shows one. Whatever becomes of it, the report stands."""
     if job.summary is None:
         return
-    wrong = append_summary(
-        job.summary,
-        lambda room: Markdown(
-            limit=room, in_bytes=True, report_url=job.run_url, source_url=job.source_url
-        ).render(profile),
-    )
+
+    def made(room: int) -> str:
+        summary = Markdown(job.run_url, job.source_url, limit=room, in_bytes=True)
+        return summary.render(profile)
+
     added = f"the summary was added to the job summary: {job.summary} (--no-ci leaves it out)"
-    inform(f"warning: {wrong}" if wrong else added)
+    inform(clause("warning: ", append_summary(job.summary, made)) or added)
 
 
 def emit(
@@ -386,22 +376,42 @@ def emit(
 
     A job that takes commands from its log gets none that a run wrote.
     """
-    text = otherwise
-    job = context.job
-    for output in context.outputs:
-        if (path := output.path) is not None:
-            folder = None if store.is_stream(path) else path.parent
-            store.write_reports(
-                path.parent, {path.name: rendered(output.form, profile, recording, folder, job)}
-            )
-            continue
-        text = rendered(output.form, profile, recording, None, job)
-        if job.parses_log:
-            text = inert_document(text, render.by_name(output.form).suffix)
-    if text is None:
+
+    def made(form: str, path: Path | None) -> str:
+        folder = None
+        if path is not None and not store.is_stream(path):
+            folder = path.parent
+        return rendered(form, profile, recording, folder, context.job)
+
+    text = _emitted(context, made)
+    if text is None and otherwise is None:
         text = terminal.text(profile, verbose=context.verbose)
+    elif text is None and otherwise:
+        text = terminal.linked(otherwise)
     if text:
-        to_stdout(terminal.linked(text) if text == otherwise else text)
+        to_stdout(text)
+
+
+def _emitted(context: Context, made: Callable[[str, Path | None], str]) -> str | None:
+    """What is asked for on stdout, when the files are written."""
+    text = None
+    for output in context.outputs:
+        document = made(output.form, output.path)
+        if output.path is not None:
+            store.write_reports(output.path.parent, {output.path.name: document})
+        elif context.job.parses_log:
+            text = inert_document(document, output.form)
+        else:
+            text = document
+    return text
+
+
+def write_sheet(
+    folder: Path, names: Sequence[str], data: m.Sweep | m.CaptureReport | m.History, page: Sheet
+) -> None:
+    """Its JSON and its page, both or none."""
+    texts = (m.encode_json(data).decode(), sheets.html(page))
+    store.write_reports(folder, dict(zip(names, texts, strict=True)))
 
 
 def emit_sheet(
@@ -412,18 +422,20 @@ def emit_sheet(
     otherwise: str,
 ) -> None:
     """As ``emit``, of a verb that shows a sheet; ``data`` is what the sheet was made from."""
-    printers = {"text": sheets.text, "html": sheets.html, "markdown": sheets.markdown}
-    text = otherwise
-    for output in context.outputs:
-        made = (
-            m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
-        )
-        if output.form == "text" and output.path is None:
-            made = terminal.sheet(page, sys.stdout)
-        if output.path is not None:
-            store.write_reports(output.path.parent, {output.path.name: made})
-        else:
-            text = inert_document(made, f".{output.form}") if context.job.parses_log else made
+    printers = {"html": sheets.html, "markdown": sheets.markdown}
+
+    def made(form: str, path: Path | None) -> str:
+        if form == "json":
+            return m.encode_json(data).decode()
+        if form != "text":
+            return printers[form](page)
+        if path is None:
+            return terminal.sheet(page, sys.stdout)
+        return sheets.text(page)
+
+    text = _emitted(context, made)
+    if text is None:
+        text = otherwise
     to_stdout(text)
 
 
@@ -434,27 +446,24 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
         log = layout.run_folder(recording, one.run) / layout.LOG
         tell(inert("\n".join(failures.lines(one, log))))
     for run in profile.runs:
-        if run.exit.outcome != "ok":
-            code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
-            log = layout.run_folder(recording, run.key) / layout.LOG
-            hint = f"its log: {log}" if log.exists() else ""
-            if (
-                run.was_stopped
-                and run.exit.outcome is m.Outcome.TIMED_OUT
-                and run.script is not None
-            ):
-                hint = (
-                    f"the report shows its first {run.script.steps:,} steps; a smaller "
-                    "--timeout ends it sooner"
-                )
-            if run.exit.failure is None:
-                say(f"{run.key.slug} {run.exit.words}{code}", hint)
+        if run.exit.outcome == "ok" or run.exit.failure is not None:
+            continue
+        words = f"{run.key.slug} {run.exit.words}"
+        if run.exit.exit_code is not None:
+            words += f" (exit code {run.exit.exit_code})"
+        log = layout.run_folder(recording, run.key) / layout.LOG
+        hint = ""
+        if run.was_stopped and run.exit.outcome is m.Outcome.TIMED_OUT and run.script is not None:
+            shown = f"the report shows its first {run.script.steps:,} steps"
+            hint = f"{shown}; a smaller --timeout ends it sooner"
+        elif log.exists():
+            hint = f"its log: {log}"
+        say(words, hint)
     for run in profile.runs:
-        for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
-            say(
-                f"{run.key.slug}: {lost}",
-                f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}",
-            )
+        if isinstance(run.rounds, m.Rounds):
+            logs = layout.run_folder(recording, run.key) / "round_*_log.txt"
+            for lost in run.rounds.lost:
+                say(f"{run.key.slug}: {lost}", f"its log: {logs}")
 
 
 def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool) -> int:
@@ -481,9 +490,12 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     path = Path(settings.accepted_path)
     store.write_reports(path.parent, {path.name: accepted.write(entries)})
     new = sum(not entry.reason for entry in entries)
-    need = "needs" if new == 1 else "need"
-    left = f"; {new} of them {need} a reason and an owner before the gate runs again" if new else ""
+    left = ""
     if not entries:
         left = ": nothing fails, so there is nothing to accept, and the file can be deleted"
+    elif new == 1:
+        left = "; 1 of them needs a reason and an owner before the gate runs again"
+    elif new:
+        left = f"; {new} of them need a reason and an owner before the gate runs again"
     inform(f"{path}: {plural(len(entries), 'accepted finding')}{left}")
     return EXIT_OK

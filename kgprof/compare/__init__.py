@@ -1,6 +1,7 @@
 """Two Profiles beside each other, head's with a Comparison in it, or more than two. Pure: the same
 give the same."""
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,11 +15,11 @@ from kgprof.analysis.trace_diff import difference
 from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
-from kgprof.compare.machine import drift_words, machine_drift, moved
+from kgprof.compare.machine import MachineDrifts, drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
-from kgprof.wording import relative
+from kgprof.wording import clause, relative
 
 DEFAULT_BUDGETS: Budgets = {STEP: 5.0, EVALUATION: 5.0}  # percent
 SIDES = ("base", "head")
@@ -57,13 +58,10 @@ _FACTS = (
 )
 # They say where things are put or written down, not what runs.
 _WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
-_SAME_RECORDING = ("both sides are the same recording",)
-
-
 _Metrics = Sequence[m.ComparedMetric | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class CompareSettings:
     """``budgets``: percent by which a metric may be worse. Those of DEFAULT_BUDGETS always have
     one."""
@@ -92,21 +90,26 @@ def compare(
         if side.comparison is not None:
             hint = "give the two Recordings or reports that it was made from"
             raise UsageError(
-                f"{source} is itself a comparison and cannot be one of its sides", hint=hint
+                f"{source} is itself a comparison and cannot be one of its sides", hint
             )
         # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere
         # the file's name.
         named = relative(side.workload, side.environment.source_root)
-        workloads.append(
-            named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./")
-        )
+        if named.startswith("/"):
+            named = named.rpartition("/")[2]
+        workloads.append(named.removeprefix("./"))
     before, after = workloads
     if before != after:
         hint = "compare two recordings of one workload"
         raise UsageError(
-            f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint
+            f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint
         )
-    environment = _environment_changes(base, head)
+    flags = _changes(_flags(base), _flags(head), absent="not set")
+    # empty where times may be compared
+    environment = (
+        *_changes(_facts(base), _facts(head)),
+        *sorted(flags, key=lambda flag: flag.name),
+    )
     in_turn = _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
@@ -117,19 +120,20 @@ def compare(
         fail_on=settings.fail_on,
         findings=findings,
         not_looked_for=tuple(
-            m.NotLookedFor(side=name, rules=tuple(rules), reason=reason)
+            m.NotLookedFor(name, tuple(rules), reason)
             for name, side, other in (("base", base, head), ("head", head, base))
             for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
         ),
         settings=_changes(_options(base), _options(head)),
         method=method_of(in_turn),
         in_turn=in_turn,
-        notes=_SAME_RECORDING
-        if base.created_utc == head.created_utc and base.runs == head.runs
-        else (),
     )
-    stated = in_turn.limits if in_turn is not None else {}
-    budgets = {**DEFAULT_BUDGETS, **stated, **settings.budgets}
+    if base.created_utc == head.created_utc and base.runs == head.runs:
+        compared = replace(compared, notes=("both sides are the same recording",))
+    budgets = dict(DEFAULT_BUDGETS)
+    if in_turn is not None:
+        budgets |= in_turn.limits
+    budgets |= settings.budgets
     runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = replace(compared, runs=runs, causes=causes)
@@ -138,7 +142,7 @@ def compare(
         head,
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.environment.source_root),
-        exit_code=reasons[0].exit_code if reasons else EXIT_OK,
+        exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
     )
 
 
@@ -156,7 +160,7 @@ def method_of(in_turn: m.InTurn | None) -> str:
     if in_turn is None:
         return METHOD
     *early, last = looks(in_turn.most_rounds)
-    after = f"{', '.join(map(str, early))} and {last}" if early else str(last)
+    after = clause("", ", ".join(map(str, early)), " and ") + str(last)
     limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
     return (
         "times: a round is a fresh process per side, with warm caches; both take turns. After "
@@ -192,26 +196,31 @@ def _runs(
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
     doubt = ""
-    others = [f"{change.name} {change.base} -> {change.head}" for change in compared.environment]
     if not compared.comparable:
-        more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
-        doubt = f"the environments differ: {'; '.join(others[:3])}{more}"
+        others = [f"{each.name} {each.base} -> {each.head}" for each in compared.environment]
+        more = [f"and {len(others) - 3} more"] * (len(others) > 3)
+        doubt = f"the environments differ: {'; '.join(others[:3] + more)}"
     for key in {**on_head, **on_base}:
-        if key not in on_base or key not in on_head:
-            yield m.RunComparison(
-                run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW
-            )
+        if key not in on_base:
+            yield m.RunComparison(run=key, status=m.Presence.NEW)
+            continue
+        if key not in on_head:
+            yield m.RunComparison(run=key, status=m.Presence.GONE)
             continue
         before = on_base[key]
         after = on_head[key]
-        machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
+        machine: MachineDrifts = OTHER_LOOPS
+        if compared.in_turn is not None:
+            machine = IN_TURN
+        elif not compared.environment:
+            machine = machine_drift(before, after)
         given = [change for change in compared.settings if change.name not in m.OF_THE_MEASUREMENT]
         sides = Sides(
             base=before,
             head=after,
             coverage=(base.coverage, head.coverage),
             settings=(*given, *_changes(_settings(before), _settings(after))),
-            drift=() if isinstance(machine, m.Skipped) else machine,
+            drift=machine,
             in_turn=compared.in_turn,
             doubt=doubt,
         )
@@ -220,58 +229,53 @@ def _runs(
         causes = explained(
             sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root
         )
-        note = ""
-        if compared.in_turn is not None:
-            machine = IN_TURN
-        elif not isinstance(machine, m.Skipped):
-            drifted = moved(machine, LEAST_DRIFT)
-            note = drift_words(drifted) if drifted else ""
-        elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
-            note = (
-                f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
-            )
+        notes = [*causes.notes, drift_words(machine, LEAST_DRIFT)]
+        rounds = isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds)
+        if rounds and isinstance(machine, m.Skipped) and machine is not IN_TURN:
+            unknown = "whether the machine was slower during head's rounds is unknown"
+            notes.append(f"{unknown}: {machine.reason}")
         yield replace(
             causes,
             causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,
-            notes=(*causes.notes, note) if note else causes.notes,
+            notes=tuple(filter(None, notes)),
         )
 
 
+@m.otherwise(())
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
     """Empty where not every compilation of a side has its stages: seconds that nobody knows were
     not saved."""
-    sides: list[list[float]] = []
-    for run in (base, head):
-        compilations = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
-        known = [made.stages for made in compilations if not isinstance(made.stages, m.Skipped)]
-        if not known or len(known) < len(compilations):
-            return ()
-        fields = [f"{name.replace(' ', '_')}_s" for name in _STAGES]
-        sides.append([sum(getattr(stages, field) for stages in known) for field in fields])
-    seconds = zip(_STAGES, *sides, strict=True)
-    return tuple(
-        m.PhaseChange(name=name, base_s=before, head_s=after) for name, before, after in seconds
-    )
+    before = _stages(base)
+    after = _stages(head)
+    if not before or not after:
+        return ()
+    phases = []
+    for name in _STAGES:
+        seconds = operator.attrgetter(f"{name.replace(' ', '_')}_s")
+        base_s = sum(map(seconds, before))
+        head_s = sum(map(seconds, after))
+        phases.append(m.PhaseChange(name, base_s, head_s))
+    return tuple(phases)
+
+
+def _stages(run: m.RunReport) -> list[m.CompileStages]:
+    """Of each compilation; raises as ``known`` does."""
+    return [m.known(made.stages) for made in m.known(run.compile).compilations]
 
 
 # ---------------------------------------------------------------- what is not the same around them
-
-
-def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
-    """Empty where times may be compared."""
-    facts = _changes(_facts(base), _facts(head))
-    flags = _changes(_flags(base), _flags(head), absent="not set")
-    return (*facts, *sorted(flags, key=lambda flag: flag.name))
 
 
 def _facts(side: m.Profile) -> dict[str, str]:
     facts = {"device": side.device}
     for name, of_environment in _FACTS:
         value = getattr(side.environment, of_environment)
-        facts[name] = value.reason if isinstance(value, m.Skipped) else str(value)
+        if isinstance(value, m.Skipped):
+            value = value.reason
+        facts[name] = str(value)
     return facts
 
 
@@ -296,9 +300,10 @@ def _options(side: m.Profile) -> dict[str, str]:
     }
 
 
+@m.otherwise({})
 def _settings(run: m.RunReport) -> Mapping[str, str]:
     """What an evaluation declares: batch size, depth, dtype ..."""
-    return {} if isinstance(run.evaluation, m.Skipped) else run.evaluation.settings
+    return m.known(run.evaluation).settings
 
 
 def _changes(
@@ -306,8 +311,7 @@ def _changes(
 ) -> tuple[m.ChangedFact, ...]:
     names = dict.fromkeys((*before, *after))
     facts = (
-        m.ChangedFact(name=name, base=before.get(name, absent), head=after.get(name, absent))
-        for name in names
+        m.ChangedFact(name, before.get(name, absent), after.get(name, absent)) for name in names
     )
     return tuple(fact for fact in facts if fact.base != fact.head)
 
@@ -333,11 +337,11 @@ def history(
         )
         metrics.append(
             m.MetricHistory(
-                run=run,
-                name=name,
-                values=tuple(_values(against_first, against_previous)),
-                against_first=against_first,
-                against_previous=against_previous,
+                run,
+                name,
+                tuple(_values(against_first, against_previous)),
+                against_first,
+                against_previous,
             )
         )
     return m.History(

@@ -16,17 +16,18 @@ from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
 from kgprof.compare.metrics import Metrics, Sides, named, plain
 from kgprof.compare.parts import Part, Slower
-from kgprof.wording import short
+from kgprof.wording import clause, short
 
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
 CLOCKLESS = m.Skipped("its share of the slowdown is unknown")
 OTHERS = m.Skipped("counted with another cause")
+_UNTIMED = {True: OTHERS, False: CLOCKLESS}  # by whether another cause has its parts
 
 # in place of a launch of a whole CUDA graph
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)
 
 
-class _Run(m.Model):
+class _Run(m.Model, kw_only=False):
     """What is known about one run."""
 
     sides: Sides
@@ -53,9 +54,9 @@ class _Run(m.Model):
         place."""
         lost = self.worse(metrics.GRAPH_LAUNCHES)
         calls = named(self.compared, metrics.LAUNCH_CALLS)
-        if lost is None or calls is None or isinstance(calls.ratio, m.Skipped) or calls.ratio < 1:
-            return ""
-        return f"{_from_to(lost)} CUDA-graph launches per step"
+        if lost and calls and isinstance(calls.ratio, float) and calls.ratio >= 1:
+            return f"{_from_to(lost)} CUDA-graph launches per step"
+        return ""
 
     def cause(
         self, kind: m.CauseKind, text: str, explains_us: m.Figure = CLOCKLESS, **more: Any
@@ -64,8 +65,16 @@ class _Run(m.Model):
             cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more
         )
 
+    def part(self, part: Part, explains_us: m.Figure = CLOCKLESS) -> m.Cause:
+        kind = m.CauseKind.KERNEL
+        if part.kind is not m.CostKind.REPLACED:
+            kind = m.CauseKind(part.kind)
+        return self.cause(
+            kind, part.text, explains_us, subject=part.subject, location=part.location
+        )
+
     def more_steps(self, steps: str, explains_us: m.Figure = CLOCKLESS) -> m.Cause:
-        by = f" ({self.sides.other_settings})" if self.sides.settings else ""
+        by = clause(" (", self.sides.other_settings, ")")
         return self.cause(m.CauseKind.STEPS, f"{steps}{by}", explains_us)
 
 
@@ -86,45 +95,51 @@ def explained(
     """One run's causes, with the sums. ``findings``: those of this run."""
     seen = parts.parts(trace, sides.base, sides.head, root)
     worse = parts.slower(sides, compared, trace, seen)
-    run = _Run(
-        sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root
-    )
+    run = _Run(sides, compared, findings, seen, worse, root)
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
-    decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
-    per = "step"
-    delta_us: m.Figure = m.Skipped("there is no time")
-    explained_us: m.Figure
-    remainder_us: m.Figure
-    if worse is not None:
-        decides = worse.metric
-        per = worse.per
-        delta_us = worse.delta_us
-        shares = (cause.explains_us for cause in causes)
-        explained_us = sum((us for us in shares if not isinstance(us, m.Skipped)), 0.0)
-        remainder_us = worse.delta_us - explained_us
-    else:
-        if step := named(compared, m.TimeOf.STEP):
-            delta_us = parts.longer(step)
-        explained_us = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
-        remainder_us = delta_us if isinstance(delta_us, m.Skipped) else explained_us
     window = trace.of_window("window")
-    return m.RunComparison(
+    traced_us: m.Figure = m.Skipped(trace.missing or "there is no trace")
+    if window:
+        traced_us = window.delta_us
+    found = m.RunComparison(
         run=sides.head.key,
         status=m.Presence.BOTH,
         metrics=tuple(compared),
-        decided_by=decides.name if decides else "",
-        per=per,
-        delta_us=delta_us,
-        explained_us=explained_us,
-        remainder_us=remainder_us,
-        traced_us=window.delta_us if window else m.Skipped(trace.missing or "there is no trace"),
-        scale=worse.scale if worse else parts.trace_scale(compared, trace),
+        traced_us=traced_us,
         trace=trace,
         settings=sides.settings,
         causes=causes,
         notes=tuple(_notes(sides, worse, window)),
     )
+    if worse:
+        explained_us = sum((_known_us(cause) for cause in causes), 0.0)
+        return replace(
+            found,
+            decided_by=worse.metric.name,
+            per=worse.per,
+            delta_us=worse.delta_us,
+            explained_us=explained_us,
+            remainder_us=worse.delta_us - explained_us,
+            scale=worse.scale,
+        )
+    delta_us: m.Figure = m.Skipped("there is no time")
+    if step := named(compared, m.TimeOf.STEP):
+        delta_us = parts.longer(step)
+    nothing = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
+    return replace(
+        found,
+        decided_by=next((each.name for each in compared if each.time_of and each.decides), ""),
+        delta_us=delta_us,
+        explained_us=nothing,
+        remainder_us=m.first_skipped(delta_us, nothing),
+        scale=parts.trace_scale(compared, trace),
+    )
+
+
+@m.otherwise(0.0)
+def _known_us(cause: m.Cause) -> float:
+    return m.known(cause.explains_us)
 
 
 def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Iterator[str]:
@@ -136,19 +151,17 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
         if isinstance(worse.scale, m.Skipped):
             yield f"the traces explain nothing here: {worse.scale.reason}"
         else:
-            taken = f"scaled by {short(worse.scale)} to match the unprofiled times"
-            shown = (
-                f"under the profiler the step changed by {short(window.delta_us, sign='+')} µs; "
-                if window
-                else ""
-            )
-            yield (
-                f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
-            )
-    both = (sides.base.kernels, sides.head.kernels)
-    traced = [side.measured_in.upper() for side in both if isinstance(side, m.KernelBreakdown)]
-    if len(set(traced)) > 1:
-        yield f"base was traced in {traced[0]} and head in {traced[1]}"
+            taken = "the traces explain nothing of what is slower"
+            if worse.shown:
+                taken = f"scaled by {short(worse.scale)} to match the unprofiled times"
+            if window:
+                more = short(window.delta_us, sign="+")
+                taken = f"under the profiler the step changed by {more} µs; {taken}"
+            yield taken
+    if both := metrics.both_known(sides.base.kernels, sides.head.kernels):
+        base, head = (side.measured_in.upper() for side in both)
+        if base != head:
+            yield f"base was traced in {base} and head in {head}"
 
 
 # ---------------------------------------------------------------- their order
@@ -162,7 +175,7 @@ RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 class Ranked(m.Model, kw_only=False):
     rank: int
     cause: m.Cause
-    share: float = 0.0
+    share: float = 0.0  # microseconds of a part of the time, else what makes it come first
 
 
 def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
@@ -172,10 +185,8 @@ def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
     for each in sorted(ranked, key=lambda each: (each.rank, -each.share)):
         causes.setdefault((each.cause.cause, each.cause.fingerprint or each.cause.text), each.cause)
     told = list(causes.values())
-    return (
-        *told[:MOST_CAUSES],
-        *(each for each in told[MOST_CAUSES:] if not isinstance(each.explains_us, m.Skipped)),
-    )
+    timed = (each for each in told[MOST_CAUSES:] if isinstance(each.explains_us, float))
+    return (*told[:MOST_CAUSES], *timed)
 
 
 def overall(
@@ -187,8 +198,12 @@ def overall(
     causes: dict[object, m.Cause] = {}
     for cause in chain.from_iterable(zip_longest(*(run.causes for run in ranked))):
         if cause is not None:
-            place = (cause.location.file, cause.location.line) if cause.location else None
-            about = "" if cause.fingerprint and place else cause.subject or cause.text
+            about = cause.subject or cause.text
+            place: tuple[object, ...] = ()
+            if cause.location:
+                place = (cause.location.file, cause.location.line)
+                if cause.fingerprint:
+                    about = ""
             causes.setdefault((cause.cause, cause.rule, place, about), cause)
     new = [_of_finding(None, compared, CLOCKLESS) for compared in whole if compared.is_new]
     return (*causes.values(), *new)
@@ -198,13 +213,9 @@ def relative_time(run: m.RunComparison) -> float:
     """How much slower, by the metric that decides; a run that is not slower comes after all that
     are."""
     metric = named(run.metrics, run.decided_by)
-    if (
-        metric is None
-        or isinstance(metric.ratio, m.Skipped)
-        or isinstance(run.explained_us, m.Skipped)
-    ):
-        return 0.0
-    return metric.ratio
+    if metric and isinstance(metric.ratio, float) and isinstance(run.explained_us, float):
+        return metric.ratio
+    return 0.0
 
 
 # ---------------------------------------------------------------- causes of time
@@ -216,41 +227,39 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     key = run.sides.head.key
     left = list(slower.parts)
     if us := slower.more_steps_us:
-        yield Ranked(REASON, run.more_steps(slower.more_steps, us), us / slower.delta_us)
+        yield Ranked(REASON, run.more_steps(slower.more_steps, us), us)
     for compared in _to_tell(run):
         finding = compared.finding
-        can = rule_of(compared.finding).can_cost
+        can = rule_of(finding).can_cost
         mine, shared = _claimed(can, slower, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
             left = [part for part in left if part not in mine]
-            yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
+            yield Ranked(REASON, _of_finding(key, compared, us, mine), us)
         # it may be the reason of a part that another one claims, or of what nothing accounts for
         else:
-            rank = SYMPTOM if _is_symptom(finding) else UNTIMED
+            rank = UNTIMED
             if finding.counts and (shared or (can and not slower.accounted_for)):
                 rank = REASON
-            yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
+            elif _is_symptom(finding):
+                rank = SYMPTOM
+            yield Ranked(rank, _of_finding(key, compared, _UNTIMED[shared]))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
         mine, shared = _claimed(_LAUNCHING, slower, left)
         us = sum(part.us for part in mine)
         left = [part for part in left if part not in mine]
         why = next((finding for finding in run.new if _loses_graphs(finding)), None)
-        text = f"{lost}: {why.rule} {why.message}" if why else lost
-        explains: m.Figure = OTHERS if shared else CLOCKLESS
+        text = lost
+        if why:
+            text = f"{lost}: {why.rule} {why.message}"
+        explains: m.Figure = _UNTIMED[shared]
         if mine:
             explains = us
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, **_named_by(why))
-        yield Ranked(REASON, cause, us / slower.delta_us)
+        yield Ranked(REASON, cause, us)
     for part in left:
         if slower.is_a_share(part.us):
-            kind = (
-                m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
-            )
-            cause = run.cause(
-                kind, part.text, part.us, subject=part.subject, location=part.location
-            )
-            yield Ranked(PART, cause, part.us / slower.delta_us)
+            yield Ranked(PART, run.part(part, part.us), part.us)
     # Kernels that are each too little to be told, and together are not.
     small = [
         part
@@ -263,7 +272,7 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             f"{len(small):,} other kernels, each under {100 * parts.LEAST_SHARE:.0f} % of "
             "the change"
         )
-        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
+        yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us)
 
 
 def _claimed(
@@ -282,9 +291,10 @@ def _untimed(run: _Run) -> Iterator[Ranked]:
     One that can cost time comes before one that cannot.
     """
     for compared in _to_tell(run, lost_graphs=False):
-        if not rule_of(compared.finding).judged_from_times:
+        rule = rule_of(compared.finding)
+        if not rule.judged_from_times:
             rank = SYMPTOM if _is_symptom(compared.finding) else REASON
-            share = 0.5 * bool(rule_of(compared.finding).can_cost) - _weight(compared)
+            share = 0.5 * bool(rule.can_cost) - _weight(compared)
             yield Ranked(rank, _of_finding(run.sides.head.key, compared, CLOCKLESS), share)
 
 
@@ -293,14 +303,13 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     have causes of their own. Counts of some rules move by one with the number of steps that were
     watched."""
     told = []
-    graphs = lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
-        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (
-            graphs and _loses_graphs(compared.finding)
-        )
+        finding = compared.finding
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
-        more = doubled and compared.finding.counts
-        if (compared.is_new or more) and not elsewhere:
+        if not (compared.is_new or (doubled and finding.counts)):
+            continue
+        of_lost_graphs = lost_graphs and run.lost_graphs and _loses_graphs(finding)
+        if rule_of(finding).topic is not m.Topic.RESULTS and not of_lost_graphs:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
 
@@ -396,22 +405,22 @@ def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
     counted = {tally.name: tally.count for tally in before.tallies}
     for tally in after.tallies:
         count = counted.get(tally.name, tally.count)
-        if tally.kind is not m.TallyKind.DROPPED and abs(tally.count - count) > (
-            ties if tally.can_turn else 0
-        ):
+        moved = abs(tally.count - count) > ties * tally.can_turn
+        if tally.kind is not m.TallyKind.DROPPED and moved:
             yield f"{tally.name} {count:,} -> {tally.count:,}"
-    there = {
-        (metric.label, *sorted(metric.group.items())): metric.value for metric in before.metrics
-    }
+    there = {_name_of(metric): metric.value for metric in before.metrics}
     for metric in after.metrics:
-        value = there.get((metric.label, *sorted(metric.group.items())), metric.value)
+        value = there.get(_name_of(metric), metric.value)
         if abs(metric.value - value) > max(metric.tolerance, ties / max(1, metric.over)):
-            group = f" ({', '.join(metric.group.values())})" if metric.group else ""
-            figures = (
-                f"{each:.4f}" if metric.over else short(each, 6) for each in (value, metric.value)
-            )
-            yield f"{metric.label}{group} {' -> '.join(figures)}"
+            figures = f"{short(value, 6)} -> {short(metric.value, 6)}"
+            if metric.over:
+                figures = f"{value:.4f} -> {metric.value:.4f}"
+            yield f"{metric.label}{clause(' (', ', '.join(metric.group.values()), ')')} {figures}"
             return
+
+
+def _name_of(metric: m.Metric) -> tuple[object, ...]:
+    return metric.label, *sorted(metric.group.items())
 
 
 def _facts(run: _Run) -> list[Ranked]:
@@ -427,14 +436,9 @@ def _facts(run: _Run) -> list[Ranked]:
     if steps and not (worse and worse.more_steps_us):
         told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps per evaluation"), 7.0))
     if peak := run.worse(metrics.ALLOCATED, metrics.RESERVED, metrics.RESIDENT):
-        sizes = [
-            f"{side / 2**20:,.1f} MiB"
-            for side in (peak.base, peak.head)
-            if not isinstance(side, m.Skipped)
-        ]
-        told.append(
-            Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0)
-        )
+        sizes = [f"{m.known(side) / 2**20:,.1f} MiB" for side in (peak.base, peak.head)]
+        text = f"{peak.name} {' -> '.join(sizes)}"
+        told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, text), 4.0))
     compiled = run.worse(metrics.COMPILATIONS, metrics.COMPILE, metrics.WARM_COMPILE)
     if compiled and metrics.compiles(run.compared):
         text = f"{compiled.name} {_from_to(compiled)} {compiled.unit}"
@@ -462,9 +466,8 @@ def _counted(run: _Run) -> Iterator[Ranked]:
     more = [part for part in run.seen if part.more >= parts.LEAST_MORE]
     copies = [part for part in more if part.kind is m.CostKind.COPIES]
     for part in copies:
-        yield Ranked(
-            FACT, run.cause(m.CauseKind.COPIES, part.text, subject=part.subject), share(part.more)
-        )
+        cause = run.cause(m.CauseKind.COPIES, part.text, subject=part.subject)
+        yield Ranked(FACT, cause, share(part.more))
     kernels = run.worse(metrics.KERNELS)
     only_copies = (
         sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
@@ -472,13 +475,13 @@ def _counted(run: _Run) -> Iterator[Ranked]:
     if kernels and not only_copies:
         launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
         subject = f"{_from_to(kernels)} kernels per step"
-        text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
+        text = f"{subject}{clause(': ', '; '.join(part.text for part in launched))}"
         more_launches = sum(part.more for part in launched)
         yield Ranked(
             FACT, run.cause(m.CauseKind.LAUNCHES, text, subject=subject), share(more_launches)
         )
     if calls := parts.more_calls(run.sides.base, run.sides.head, run.root):
-        yield Ranked(FACT, run.cause(m.CauseKind.HOST, calls.text, location=calls.location), 4.5)
+        yield Ranked(FACT, run.part(calls), 4.5)
 
 
 def _from_to(metric: m.ComparedMetric) -> str:

@@ -161,33 +161,34 @@ def put_down(
     root = head.environment.source_root
     texts = _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
-    return tuple(
-        replace(
-            cause,
-            changed=_line_of(
-                cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts
-            ),
-        )
-        for cause in compared.causes
-    )
+    causes = []
+    for cause in compared.causes:
+        places = [cause.location]
+        names: list[str] = []
+        if finding := known.get(cause.fingerprint):
+            places += finding.related
+            names += finding.names
+        if cause.cause in (m.CauseKind.STEPS, m.CauseKind.SETTING):
+            names += [setting.name for setting in compared.settings]
+        shown = [
+            (relative(place.file, root), place.line, place.function) for place in places if place
+        ]
+        named = {word for name in names for word in _WORD.findall(name)} - _COMMON
+        line = _line_of(cause, changed, shown, named, set(_computed_by(cause, run, root)), texts)
+        causes.append(replace(cause, changed=line))
+    return tuple(causes)
 
 
 def _line_of(
     cause: m.Cause,
     changed: Sequence[ChangedLine],
-    finding: m.Finding | None,
-    settings: Sequence[m.ChangedFact],
-    run: m.RunReport,
-    root: str,
+    shown: Sequence[tuple[str, int, str]],
+    named: set[str],
+    computed: set[tuple[str, int]],
     texts: Mapping[str, str],
 ) -> m.Location | None:
-    places = [cause.location, *(finding.related if finding else ())]
-    shown = [(relative(place.file, root), place.line, place.function) for place in places if place]
-    names = list(finding.names) if finding else []
-    if cause.cause in (m.CauseKind.STEPS, m.CauseKind.SETTING):
-        names += [setting.name for setting in settings]
-    named = {word for name in names for word in _WORD.findall(name)} - _COMMON
-    computed = set(_computed_by(cause, run, root))
+    """``shown``: file, line and function of each place that it names; ``computed``: the lines of
+    its kernels."""
     doing = _DOING.get(cause.cause, "")
 
     def weight(line: ChangedLine) -> int:
@@ -233,8 +234,9 @@ def _line_of(
 
 def _computed_by(cause: m.Cause, run: m.RunReport, root: str) -> Iterator[tuple[str, int]]:
     """The lines of the kernels that the cause names."""
-    if cause.cause in (m.CauseKind.KERNEL, m.CauseKind.LAUNCHES, m.CauseKind.COPIES):
-        for row in run.kernels.rows if isinstance(run.kernels, m.KernelBreakdown) else ():
+    of_kernels = cause.cause in (m.CauseKind.KERNEL, m.CauseKind.LAUNCHES, m.CauseKind.COPIES)
+    if of_kernels and isinstance(run.kernels, m.KernelBreakdown):
+        for row in run.kernels.rows:
             if cause.location in row.lines:
                 yield from ((relative(place.file, root), place.line) for place in row.lines)
 

@@ -26,6 +26,7 @@ _STATUS = {status: order for order, status in enumerate(m.FindingStatus)}
 _FIGURES = re.compile(r"(?<!\d)\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun, which has a plural
 
 _Name = Callable[[m.Finding, str], Hashable]
+_NOWHERE = m.Location("", 0)
 
 
 def compared_findings(
@@ -83,16 +84,12 @@ def _judged(
     other: m.Profile | None = None,
 ) -> m.ComparedFinding:
     """``other``: the side that does not have it; None where both have."""
-    missing = "" if other is None else coverage.missing(other.coverage, finding.run, finding.rule)
+    row = m.ComparedFinding(status, finding, base_count, head_count)
+    missing = other and coverage.missing(other.coverage, finding.run, finding.rule)
+    if not missing:
+        return row
     side = "head" if base_count else "base"
-    return m.ComparedFinding(
-        status=m.FindingStatus.NOT_LOOKED_FOR if missing else status,
-        finding=finding,
-        base_count=base_count,
-        head_count=head_count,
-        escaped=side if missing else "",
-        missing=missing,
-    )
+    return replace(row, status=m.FindingStatus.NOT_LOOKED_FOR, escaped=side, missing=missing)
 
 
 def _matched(
@@ -120,26 +117,26 @@ def _matched(
 
 def _by_fingerprint(finding: m.Finding, root: str) -> Hashable:
     """With the level: a note that has become a warning is one note less and a new warning."""
-    return (finding.fingerprint, finding.level) if finding.fingerprint else _by_line(finding, root)
+    if not finding.fingerprint:
+        return _by_line(finding, root)
+    return finding.fingerprint, finding.level
 
 
 def _by_line(finding: m.Finding, root: str) -> Hashable:
-    return (*_by_function(finding, root), finding.location.text.strip() if finding.location else "")
+    place = finding.location or _NOWHERE
+    return *_by_function(finding, root), place.text.strip()
 
 
 def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
-    place = finding.location
-    where = (shared(place.file, root), place.function) if place else ()
-    return (
-        finding.rule,
-        finding.level,
-        finding.run,
-        *where,
-        _FIGURES.sub(r"#\g<noun>", finding.message),
-    )
+    place = finding.location or _NOWHERE
+    where = (shared(place.file, root), place.function)
+    message = _FIGURES.sub(r"#\g<noun>", finding.message)
+    return finding.rule, finding.level, finding.run, *where, message
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:
-    place = finding.location
-    where = (place.file, place.line, place.function) if place else ("", 0, "")
-    return (finding.run.slug if finding.run else "", *where, finding.message, finding.fingerprint)
+    place = finding.location or _NOWHERE
+    slug = ""
+    if finding.run:
+        slug = finding.run.slug
+    return slug, place.file, place.line, place.function, finding.message, finding.fingerprint

@@ -3,18 +3,19 @@ that were made one after the other (another neighbour on the machine) is in neit
 so no interval of their times shows it.
 """
 
-from collections.abc import Sequence
-
 from kgprof import model as m
 from kgprof.judge import welch
+from kgprof.wording import clause, slower
 
 HOST = "host"
 DEVICE = "device"
+_NAMES = {HOST: "CPU check loop", DEVICE: "check kernel"}
+MachineDrifts = tuple[m.MachineDrift, ...] | m.Skipped
 ONE_ROUND = m.Skipped("an interval needs at least two rounds per side")
 
 
 @m.skippable
-def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
+def machine_drift(base: m.RunReport, head: m.RunReport) -> MachineDrifts:
     """How the two loops that check the machine's speed differ. Skipped with the reason of the side
     that has none."""
     before = m.known(_speed(base))
@@ -25,12 +26,12 @@ def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift,
     }
     drift = tuple(
         m.MachineDrift(
-            loop=loop,
-            base=each.first,
-            head=each.second,
-            ratio=each.ratio,
-            low=each.low,
-            high=each.high,
+            loop,
+            each.first,
+            each.second,
+            each.ratio,
+            each.low,
+            each.high,
         )
         for loop, each in loops.items()
         if each is not None
@@ -39,20 +40,18 @@ def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift,
 
 
 def _speed(run: m.RunReport) -> m.MachineSpeed | m.Skipped:
-    return run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
+    if isinstance(run.rounds, m.Rounds):
+        return run.rounds.machine
+    return ONE_ROUND
 
 
-def moved(drift: Sequence[m.MachineDrift], budget: float) -> tuple[m.MachineDrift, ...]:
-    """The loops that differ by more than a budget: a time of these rounds says nothing about the
-    program."""
-    return tuple(loop for loop in drift if max(loop.ratio, 1 / loop.ratio) > 1 + budget)
-
-
-def drift_words(drift: Sequence[m.MachineDrift]) -> str:
-    """ "the machine itself was 9.8 % slower in head's rounds (CPU check loop)"."""
+@m.otherwise("")
+def drift_words(drift: MachineDrifts, least: float) -> str:
+    """ "the machine itself was 9.8 % slower in head's rounds (CPU check loop)": the loops that
+    differ by more than ``least``, so that a time of these rounds says nothing about the program."""
     each = [
-        f"{100 * abs(loop.ratio - 1):.1f} % {'slower' if loop.ratio > 1 else 'faster'} in head's "
-        f"rounds ({'CPU check loop' if loop.loop == HOST else 'check kernel'})"
-        for loop in drift
+        f"{slower(loop.ratio)} in head's rounds ({_NAMES[loop.loop]})"
+        for loop in m.known(drift)
+        if max(loop.ratio, 1 / loop.ratio) > 1 + least
     ]
-    return f"the machine itself was {' and '.join(each)}"
+    return clause("the machine itself was ", " and ".join(each))

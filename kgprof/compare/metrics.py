@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -44,6 +45,7 @@ BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
 Budgets = Mapping[str, float]  # percent, by metric
 Metrics = Sequence[m.ComparedMetric]
+T = TypeVar("T")
 
 
 class Sides(m.Model):
@@ -52,8 +54,8 @@ class Sides(m.Model):
     base: m.RunReport
     head: m.RunReport
     settings: tuple[m.ChangedFact, ...]  # that make a step another amount of work
-    # of the machine itself, between base's rounds and head's; empty: not known
-    drift: tuple[m.MachineDrift, ...] = ()
+    # of the machine itself, between base's rounds and head's
+    drift: machine.MachineDrifts = machine.ONE_ROUND
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
     coverage: tuple[tuple[m.Coverage, ...], tuple[m.Coverage, ...]] = ((), ())  # base's, head's
@@ -63,8 +65,7 @@ class Sides(m.Model):
         """Rounds from the second on, lost ones too."""
         if self.in_turn is None:
             return None
-        rounds = (self.base.rounds, self.head.rounds)
-        made = min(each.asked - 1 if isinstance(each, m.Rounds) else 0 for each in rounds)
+        made = min(_rounds_from_second(self.base), _rounds_from_second(self.head))
         return InTurn(self.in_turn.most_rounds, made)
 
     @property
@@ -76,16 +77,12 @@ class Sides(m.Model):
     @property
     def other_step(self) -> str:
         """Why a step is not the same work on both sides; empty where it is."""
-        before = self.base.evaluation
-        after = self.head.evaluation
         if self.settings:
             return self.other_settings
-        if (
-            isinstance(before, m.Evaluation)
-            and isinstance(after, m.Evaluation)
-            and before.steps != after.steps
-        ):
-            return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
+        if self.evaluations:
+            before, after = self.evaluations
+            if before.steps != after.steps:
+                return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
         was = self.base.unit.per_step
         now = self.head.unit.per_step
         if was and now and was != now:
@@ -95,17 +92,31 @@ class Sides(m.Model):
     @property
     def other_evaluation(self) -> str:
         """Why a whole evaluation is not; empty where it is."""
-        before = self.base.evaluation
-        after = self.head.evaluation
-        if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        if not self.evaluations:
             return self.other_step
+        before, after = self.evaluations
+        units = self.head.unit.plural
         if before.units != after.units:
-            return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
+            return f"{before.units:,} -> {after.units:,} {units}"
         if before.unfinished or after.unfinished:
-            return (
-                f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
-            )
+            return f"unfinished {units}: {before.unfinished:,} -> {after.unfinished:,}"
         return ""
+
+    @property
+    def evaluations(self) -> tuple[m.Evaluation, m.Evaluation] | None:
+        """None unless both sides have one."""
+        return both_known(self.base.evaluation, self.head.evaluation)
+
+
+@m.otherwise(None)
+def both_known(base: T | m.Skipped, head: T | m.Skipped) -> tuple[T, T]:
+    """None unless both sides were measured."""
+    return m.known(base), m.known(head)
+
+
+@m.otherwise(0)
+def _rounds_from_second(run: m.RunReport) -> int:
+    return m.known(run.rounds).asked - 1
 
 
 def metrics(
@@ -129,7 +140,9 @@ def compiles(compared: Metrics) -> bool:
 def _ratio(base: m.Figure, head: m.Figure) -> m.Figure:
     before = m.known(base)
     after = m.known(head)
-    return after / before if before else m.Skipped("base is 0")
+    if not before:
+        return m.Skipped("base is 0")
+    return after / before
 
 
 # ---------------------------------------------------------------- times
@@ -178,7 +191,9 @@ def _times(sides: Sides, budgets: Budgets) -> list[m.ComparedMetric]:
         if all(isinstance(time.samples(run), Samples) for run in both)
     }
     deciding = {of for of in on_both - {UNIT} if not other_work[of]}
-    whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
+    whole = STEP
+    if sides.base.counts_units and sides.head.counts_units:
+        whole = EVALUATION
     if UNIT in on_both and (UNIT in budgets or whole not in deciding):
         deciding.add(UNIT)
     counted = any(run.counts_units or run.unit.per_step for run in (sides.base, sides.head))
@@ -221,16 +236,17 @@ def _time(
         metric = replace(metric, name=work.time, rate=work.rate)
     if decides:
         metric = replace(metric, budget_percent=budget)
-    if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+    both = both_known(base, head)
+    if both is None:
         note = m.first_skipped(base, head).reason
         return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=note)
     if sides.pairs is not None:
-        number = len(pairs(base, head, sides.pairs))
+        number = len(pairs(*both, sides.pairs))
         metric = replace(metric, base_rounds=number, head_rounds=number)
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
-    return _judged(metric, base, head, sides, budget / 100)
+    return _judged(metric, *both, sides, budget / 100)
 
 
 @m.skippable
@@ -238,8 +254,9 @@ def _middle(samples: Samples | m.Skipped) -> float:
     return geometric_mean(m.known(samples).rounds.values())
 
 
+@m.otherwise(0)
 def _rounds(samples: Samples | m.Skipped) -> int:
-    return 0 if isinstance(samples, m.Skipped) else len(samples.rounds)
+    return len(m.known(samples).rounds)
 
 
 def _judged(
@@ -257,24 +274,23 @@ def _judged(
         return replace(undecided, undecided=m.Undecided.OTHER_ENVIRONMENT, note=sides.doubt)
     if within is None:
         return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=_too_few(metric, sides))
-    if sides.in_turn is None and (moved := machine.moved(sides.drift, budget)):
-        note = (
-            f"{machine.drift_words(moved)}, more than the limit; `kgprof compare "
-            "--record` records both in turn"
-        )
+    # empty where both were recorded in turn
+    if moved := machine.drift_words(sides.drift, budget):
+        note = f"{moved}, more than the limit; `kgprof compare --record` records both in turn"
         return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
-    if (verdict := VERDICTS[answer.verdict]) is not m.MetricVerdict.INCONCLUSIVE:
-        slower = verdict is m.MetricVerdict.SAME and within.low > 1
-        return replace(metric, verdict=verdict, note="slower, within the budget" if slower else "")
-    if sides.in_turn is not None:
-        settle = None
-        note = "the interval includes the limit; more rounds (--rounds) narrow it"
-    else:
+    verdict = VERDICTS[answer.verdict]
+    if verdict is m.MetricVerdict.SAME and within.low > 1:
+        return replace(metric, verdict=verdict, note="slower, within the budget")
+    if verdict is not m.MetricVerdict.INCONCLUSIVE:
+        return replace(metric, verdict=verdict)
+    settle = None
+    need = "more rounds (--rounds) narrow it"
+    if sides.in_turn is None:
         settle = rounds_to_settle(base, head, budget)
-        need = (
-            f"about {settle} rounds per side would" if settle else f"{MOST_ROUNDS} rounds would not"
-        )
-        note = f"the interval includes the limit; {need} settle it"
+        need = f"{MOST_ROUNDS} rounds would not settle it"
+        if settle:
+            need = f"about {settle} rounds per side would settle it"
+    note = f"the interval includes the limit; {need}"
     return replace(
         undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note
     )
@@ -287,9 +303,11 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
             f"{plural(metric.base_rounds, 'round')} per side so far; the first interval "
             f"is taken after {first}"
         )
-    counts = {"base": metric.base_rounds, "head": metric.head_rounds}
-    few = [name for name, rounds in counts.items() if rounds < FEWEST_ROUNDS]
-    which = "both sides were" if len(few) == 2 else f"{few[0]} was"
+    which = "both sides were"
+    if metric.head_rounds >= FEWEST_ROUNDS:
+        which = "base was"
+    elif metric.base_rounds >= FEWEST_ROUNDS:
+        which = "head was"
     return (
         f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
     )
@@ -301,7 +319,9 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
 def _per_step(count: int | m.Skipped, kernels: m.KernelBreakdown) -> m.Figure:
     """From the traced window to one step of it."""
     whole = m.known(count)
-    return whole / kernels.steps if kernels.steps else m.Skipped("the trace marks no steps")
+    if not kernels.steps:
+        return m.Skipped("the trace marks no steps")
+    return whole / kernels.steps
 
 
 def _kernels(run: m.RunReport) -> m.Figure:
@@ -346,22 +366,26 @@ class Count(m.Model, kw_only=False):
         base, head = measured(sides.base), measured(sides.head)
         if not self.rules:
             return base, head
-        if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+        if both_known(base, head) is None:
             return _NO_FINDINGS, _NO_FINDINGS
-        key = sides.head.key  # an earlier kgprof did not write down what it looked for
-        unseen = [
-            coverage.missing(rows, key, *self.rules) if rows else "" for rows in sides.coverage
-        ]
+        key = sides.head.key
         held = [each for each in findings if each.finding.rule in self.rules]
         held = [each for each in held if each.finding.run == key and each.finding.counts]
-        counts = [each.base_count for each in held], [each.head_count for each in held]
-        before, after = (self._added_up(*side) for side in zip(counts, unseen, strict=True))
-        return before, after
+        of_base, of_head = sides.coverage
+        return (
+            self._added_up([each.base_count for each in held], of_base, key),
+            self._added_up([each.head_count for each in held], of_head, key),
+        )
 
-    def _added_up(self, counts: Sequence[int], unseen: str) -> m.Figure:
-        if unseen:
+    def _added_up(
+        self, counts: Sequence[int], rows: Sequence[m.Coverage], key: m.RunKey
+    ) -> m.Figure:
+        """``rows``: empty where an earlier kgprof did not write down what it looked for."""
+        if rows and (unseen := coverage.missing(rows, key, *self.rules)):
             return m.Skipped(unseen)
-        return float(sum(counts if self.unit == "events" else map(bool, counts)))
+        if self.unit == "events":
+            return float(sum(counts))
+        return float(sum(map(bool, counts)))
 
 
 # Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching
@@ -411,8 +435,6 @@ def _counts(
 ) -> Iterator[m.ComparedMetric]:
     """Without those that neither side can have: a CPU run has no launches. Within what a count
     moves by itself, or may move, it is the same."""
-    kernels = sides.head.kernels
-    traced_in = kernels.measured_in if isinstance(kernels, m.KernelBreakdown) else None
     for count in COUNTS:
         base, head = count.values(sides, findings)
         if isinstance(base, m.Skipped) and isinstance(head, m.Skipped):
@@ -422,7 +444,7 @@ def _counts(
             name=count.name,
             run=sides.head.key,
             unit=count.unit,
-            measured_in=count.measured_in or traced_in,
+            measured_in=count.measured_in or _traced_in(sides.head),
             base=base,
             head=head,
             ratio=_ratio(base, head),
@@ -431,20 +453,29 @@ def _counts(
             decides=budget is not None,
             verdict=m.MetricVerdict.SAME,
         )
-        if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+        both = both_known(base, head)
+        if both is None:
             note = m.first_skipped(base, head).reason
             unseen = m.MetricVerdict.NOT_OBSERVED
             yield replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=note)
             continue
-        more = base - head if count.name in _FEWER_IS_WORSE else head - base
-        if abs(more) <= max((count.tolerance or 0.0) / 100 * max(base, head), count.least):
-            yield metric
-        elif more < 0:
-            yield replace(metric, verdict=m.MetricVerdict.BETTER)
-        else:
-            worse = more > (budget or 0.0) / 100 * base
-            yield replace(metric, verdict=m.MetricVerdict.WORSE) if worse else metric
+        before, after = both
+        more = after - before
+        if count.name in _FEWER_IS_WORSE:
+            more = -more
+        if abs(more) > max((count.tolerance or 0.0) / 100 * max(both), count.least):
+            if more < 0:
+                metric = replace(metric, verdict=m.MetricVerdict.BETTER)
+            elif more > (budget or 0.0) / 100 * before:
+                metric = replace(metric, verdict=m.MetricVerdict.WORSE)
+        yield metric
 
 
+@m.otherwise(None)
+def _traced_in(run: m.RunReport) -> m.PassName:
+    return m.known(run.kernels).measured_in
+
+
+@m.otherwise(m.MetricVerdict.NOT_OBSERVED)
 def plain(value: m.Figure) -> str:
-    return m.MetricVerdict.NOT_OBSERVED if isinstance(value, m.Skipped) else short(value, 4)
+    return short(m.known(value), 4)

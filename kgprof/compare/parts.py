@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.compare.metrics import TIMES, Metrics, Sides, named
+from kgprof.compare.metrics import TIMES, Metrics, Sides, both_known, named
 from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
@@ -63,12 +63,10 @@ def parts(
 ) -> tuple[Part, ...]:
     """They add up to the change of the window, but for what runs at the same time. Empty without
     comparable traces."""
-    if (
-        trace.total is None
-        or isinstance(base.kernels, m.Skipped)
-        or isinstance(head.kernels, m.Skipped)
-    ):
+    both = both_known(base.kernels, head.kernels)
+    if trace.total is None or both is None:
         return ()
+    before, after = both
     copies: list[m.Change] = []
     stayed: list[m.Change] = []
     on_one_side: list[m.Change] = []
@@ -84,11 +82,11 @@ def parts(
             on_one_side.append(kernel)
     known = {
         (plain_name(row.name), line.function, line.line)
-        for row in base.kernels.rows
+        for row in before.rows
         for line in row.lines
     }
     places: dict[str, m.Location] = {}
-    for row in head.kernels.rows:
+    for row in after.rows:
         name = plain_name(row.name)
         new = [line for line in row.lines if (name, line.function, line.line) not in known]
         for line in (*new, *row.lines)[:1]:
@@ -98,17 +96,21 @@ def parts(
     host = _host(trace, framework_us, base, head, root)
     # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so
     # calls count there.
-    steps = base.kernels.steps or 1
+    steps = before.steps or 1
     launched = sum(
         kernel.before for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK
     )
-    calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
-    each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
+    if isinstance(before.launches, int) and before.launches:
+        launched = before.launches / steps
+    each = 0.0
+    if launched:
+        each = before.idle_us / steps / launched
     left = host.us
     split = []
     for part in work:  # what launching costs the host goes to what is launched more often
-        can = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
-        us = min(max(0.0, part.more) * each, max(0.0, left)) if can else 0.0
+        us = 0.0
+        if part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES):
+            us = min(max(0.0, part.more) * each, max(0.0, left))
         left -= us
         split.append(replace(part, us=part.us + us))
     return tuple(part for part in (*split, replace(host, us=left)) if part.us or part.more)
@@ -124,10 +126,8 @@ def _copies(copies: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     text = f"the same copies and fills take longer, {name} first"
     subject = ""
     if abs(more) >= LEAST_MORE:
-        before, after = (
-            short(sum(counts), 4)
-            for counts in zip(*((k.before, k.after) for k in copies), strict=True)
-        )
+        before = short(sum(kernel.before for kernel in copies), 4)
+        after = short(sum(kernel.after for kernel in copies), 4)
         subject = "copies and fills"
         text = f"{subject}: {short(more, sign='+')} per step ({before} -> {after}), {name} first"
     yield Part(m.CostKind.COPIES, us, text, subject, more, place(largest.name))
@@ -176,7 +176,9 @@ def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
         largest = max(new, key=lambda kernel: kernel.after_us)
         text = f"{text}, {short_name(largest.name, _NAME)} first"
         location = place(largest.name)
-    kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
+    kind = m.CostKind.REPLACED
+    if more >= LEAST_MORE:
+        kind = m.CostKind.LAUNCHES
     yield Part(kind, us, text, more=more, location=location)
 
 
@@ -188,12 +190,14 @@ def _host(
 ) -> Part:
     """With the function whose own time under cProfile grew most; its place where it lies in the
     repository."""
-    idle = trace.of_window("idle")
-    us = framework_us + (idle.delta_us if idle else 0.0)
-    text = "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators"
+    us = framework_us
+    if idle := trace.of_window("idle"):
+        us += idle.delta_us
+    text = "more time outside of operators"
+    if trace.device == "cuda":
+        text = "the GPU waits longer"
     location = None
-    both = _profiled(base, head)
-    if both is not None:
+    if both := _profiled(base, head):
         before, after = both
         was = {name: row.self_us / before.steps for name, row in _functions(before).items()}
         grown = [
@@ -214,10 +218,10 @@ def _profiled(
     base: m.RunReport, head: m.RunReport
 ) -> tuple[m.HostBreakdown, m.HostBreakdown] | None:
     """cProfile's breakdowns, of a step at least; None unless both sides have one."""
-    before, after = base.host, head.host
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
-        return None
-    return (before, after) if before.steps and after.steps else None
+    both = both_known(base.host, head.host)
+    if both and all(side.steps for side in both):
+        return both
+    return None
 
 
 def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
@@ -254,8 +258,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     own functions the one whose time with all that it calls grew most, as a share of the whole,
     because the machine may have been slower on a side.
     """
-    both = _profiled(base, head)
-    if both is None:
+    if not (both := _profiled(base, head)):
         return None
     before, after = both
     there = _functions(before)
@@ -327,21 +330,22 @@ def slower(
     metric = _worse(sides, metrics)
     if metric is None or metric.time_of is None:
         return None
-    more = longer(metric)
-    assert not isinstance(more, m.Skipped)  # or it would not be worse
-    delta_us = more * TIMES[metric.time_of].unit_us
+    # or it would not be worse
+    delta_us = m.known(longer(metric)) * TIMES[metric.time_of].unit_us
     steps = _Steps.of(sides, metrics, metric.time_of)
     more_steps, more_steps_us = steps.more(delta_us)
     left_us = delta_us - more_steps_us
     scale = trace_scale(metrics, trace)
-    if not isinstance(scale, m.Skipped) and 0 < left_us < _longer_us(seen) * steps.mean * scale:
-        # A profiler makes each event longer, and so also what more events cost: it explains no more
-        # than there is.
-        scale = left_us / (_longer_us(seen) * steps.mean)
     placed = []
     shown = False
-    if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
-        shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
+    if not isinstance(scale, m.Skipped):
+        longer_us = _longer_us(seen) * steps.mean
+        if 0 < left_us < longer_us * scale:
+            # A profiler makes each event longer, and so also what more events cost: it explains no
+            # more than there is.
+            scale = left_us / longer_us
+        share_us = sum(part.us for part in seen) * steps.mean * scale
+        shown = left_us > LEAST_SHARE * delta_us and share_us >= LEAST_SHARE * left_us
         if shown:
             placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen]
     between_us = min(steps.between(delta_us), left_us - _longer_us(placed))
@@ -385,21 +389,20 @@ def _worse(sides: Sides, metrics: Metrics) -> m.ComparedMetric | None:
     return next(iter(worse or [metric for metric in unsettled if _far_apart(metric, sides)]), None)
 
 
+@m.otherwise(False)
 def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     """Of a metric whose interval settles nothing: whether head is slower, if not by how much."""
-    limit = 1 + (metric.budget_percent or 0.0) / 100
-    if isinstance(metric.ratio, m.Skipped) or metric.ratio <= limit:
-        return False
     if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
         return False
-    base, head = (TIMES[metric.time_of].samples(run) for run in (sides.base, sides.head))
+    limit = 1 + (metric.budget_percent or 0.0) / 100
     few = 1 < min(metric.base_rounds, metric.head_rounds) < FEWEST_TO_EXPLAIN
-    if few or isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
+    if few or m.known(metric.ratio) <= limit:
         return False
+    base, head = (m.known(TIMES[metric.time_of].samples(run)) for run in (sides.base, sides.head))
     return judge(base, head, in_turn=sides.pairs).verdict is m.Judged.FASTER
 
 
-class _Steps(m.Model):
+class _Steps(m.Model, kw_only=False):
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
     per: str  # what the time is of
@@ -410,22 +413,15 @@ class _Steps(m.Model):
     @classmethod
     def of(cls, sides: Sides, metrics: Metrics, time_of: m.TimeOf) -> _Steps:
         step = named(metrics, m.TimeOf.STEP)
+        both = both_known(step.base, longer(step)) if step else None
         us = None
-        more = longer(step) if step else None
-        if step and isinstance(step.base, float) and isinstance(more, float):
-            us = step.base, step.base + more
-        numbers = []
-        # a step advances many units of work, so it is a part of each
-        for run in (sides.base, sides.head):
-            whole = run.evaluation
-            counted = 0.0 if isinstance(whole, m.Skipped) else float(whole.steps)
-            if time_of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
-                counted /= whole.units
-            elif time_of is m.TimeOf.UNIT and run.unit.per_step:
-                counted = 1 / run.unit.per_step
-            numbers.append(1.0 if time_of is m.TimeOf.STEP else counted)
-        per = sides.head.unit.name if time_of is m.TimeOf.UNIT else time_of
-        return cls(per=per, before=numbers[0], after=numbers[1], us=us)
+        if both:
+            us = both[0], both[0] + both[1]
+        per: str = time_of
+        if time_of is m.TimeOf.UNIT:
+            per = sides.head.unit.name
+        before, after = (_steps_in(time_of, run) for run in (sides.base, sides.head))
+        return cls(per, before, after, us)
 
     @property
     def mean(self) -> float:
@@ -450,7 +446,23 @@ class _Steps(m.Model):
         if after_us <= before_us:
             us = self.after * after_us - self.before * before_us
             text += f", each {before_us:,.0f} -> {after_us:,.0f} µs"
-        return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
+        if us < LEAST_SHARE * delta_us:
+            return text, 0.0
+        return text, min(us, delta_us)
+
+
+def _steps_in(time_of: m.TimeOf, run: m.RunReport) -> float:
+    """How many; a step advances many units of work, so it is a part of each. 0: not known."""
+    if time_of is m.TimeOf.STEP:
+        return 1.0
+    counted = 0.0
+    if isinstance(run.evaluation, m.Evaluation):
+        counted = float(run.evaluation.steps)
+        if time_of is m.TimeOf.UNIT:
+            counted /= run.evaluation.units
+    elif time_of is m.TimeOf.UNIT and run.unit.per_step:
+        counted = 1 / run.unit.per_step
+    return counted
 
 
 def trace_scale(metrics: Metrics, trace: m.TraceDifference) -> m.Figure:
@@ -459,9 +471,10 @@ def trace_scale(metrics: Metrics, trace: m.TraceDifference) -> m.Figure:
     window = trace.of_window("window")
     if window is None or trace.per != "step":
         return m.Skipped(trace.missing or "the traces mark no steps")
-    if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
+    both = step and both_known(step.base, step.head)
+    if not both:
         return m.Skipped("TIMING has no step to compare the traces with")
     traced = window.before_us + window.after_us
     if traced <= 0:
         return m.Skipped("the traced windows are empty")
-    return (step.base + step.head) / traced
+    return sum(both) / traced

@@ -1,29 +1,25 @@
-"""What a comparison comes to: the exit code and the sentence. The first of ORDER that applies
+"""What a comparison comes to: the exit code and the sentence. The first of WORST_FIRST that applies
 leads."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.findings import would_fail
-from kgprof.compare.metrics import COMPILE, WARM_COMPILE, compiles, named, plain
+from kgprof.compare.metrics import COMPILE, WARM_COMPILE, both_known, compiles, named, plain
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
     EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
     EXIT_WORKLOAD,
+    WORST_FIRST,
 )
-from kgprof.wording import plural, relative, short
+from kgprof.wording import clause, plural, relative, short, slower
 
-ORDER = (
-    EXIT_INTERRUPTED,
-    EXIT_WORKLOAD,
-    EXIT_GATE_FAILED,
-    EXIT_NOTHING_MEASURED,
-    EXIT_INCONCLUSIVE,
-)
 _STATUS = {EXIT_GATE_FAILED: m.VerdictStatus.FAILED, EXIT_WORKLOAD: m.VerdictStatus.FAILED}
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
@@ -43,26 +39,20 @@ class Reason(m.Model, kw_only=False):
 
 def reasons(base: m.Profile, head: m.Profile, compared: m.Comparison) -> tuple[Reason, ...]:
     """Everything that keeps the comparison from passing, worst first."""
-    all_of_them = (
-        *_deaths(head, EXIT_WORKLOAD),
-        *(
-            _regressions(compared, head.environment.source_root)
-            if compared.fail_on != "never"
-            else ()
-        ),
-        *_open(base, compared),
-    )
-    return tuple(sorted(all_of_them, key=lambda reason: ORDER.index(reason.exit_code)))
+    found = [*_deaths(head), *_open(base, compared)]
+    if compared.fail_on != "never":
+        found += _regressions(compared, head.environment.source_root)
+    return tuple(sorted(found, key=lambda reason: WORST_FIRST.index(reason.exit_code)))
 
 
-def _deaths(profile: m.Profile, code: int, side: str = "") -> Iterator[Reason]:
+def _deaths(profile: m.Profile) -> Iterator[Reason]:
     for run in profile.runs:
         for ended in (run.exit, run.probe_exit):
             if ended is not None and ended.outcome != "ok":
-                interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
-                yield Reason(
-                    EXIT_INTERRUPTED if interrupted else code, f"{side}{run.key.slug} {ended.words}"
-                )
+                code = EXIT_WORKLOAD
+                if ended.outcome == "interrupted":
+                    code = EXIT_INTERRUPTED
+                yield Reason(code, f"{run.key.slug} {ended.words}")
 
 
 def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
@@ -75,11 +65,10 @@ def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
                     EXIT_GATE_FAILED, f"{run.run.slug}: {metric_words(metric)}", worse=run.run
                 )
     for new in (each.finding for each in compared.findings if each.fails):
-        where = (
-            f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
-        )
-        slug = f"{new.run.slug}: " if new.run else ""
-        yield Reason(EXIT_GATE_FAILED, f"{slug}new {new.rule}{where}: {new.message}")
+        text = f"new {new.rule}{clause(' at ', _named(new.location, root))}: {new.message}"
+        if new.run:
+            text = f"{new.run.slug}: {text}"
+        yield Reason(EXIT_GATE_FAILED, text)
     for run in compared.runs:
         for cause in run.causes:
             if cause.cause is m.CauseKind.RESULTS and not run.settings:
@@ -90,7 +79,8 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
     """What leaves it open whether head is worse."""
     if not any(run.status is m.Presence.BOTH for run in compared.runs):
         yield Reason(EXIT_NOTHING_MEASURED, "the two sides have no run in common")
-    yield from _deaths(base, EXIT_INCONCLUSIVE, side="base: ")
+    for died in _deaths(base):
+        yield Reason(EXIT_INCONCLUSIVE, f"base: {died.text}")
     for run in compared.runs:
         if run.status is m.Presence.GONE:
             yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug} was not run in head")
@@ -100,9 +90,10 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
         undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
         # the step and the evaluation of one run are of one mind mostly
         for metric in undecided[:1]:
-            alike = metric.note if metric.undecided is m.Undecided.ONE_ROUND else ""
-            text = f"{run.run.slug}: {metric_words(metric)}"
-            yield Reason(EXIT_INCONCLUSIVE, text, same_for_all=alike)
+            reason = Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric_words(metric)}")
+            if metric.undecided is m.Undecided.ONE_ROUND:
+                reason = replace(reason, same_for_all=metric.note)
+            yield reason
         unseen = [metric for metric in deciding if metric.verdict is m.MetricVerdict.NOT_OBSERVED]
         times = [metric for metric in run.metrics if metric.time_of]
         unseen += [
@@ -143,18 +134,22 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
     text = f"{_LEADS.get(code, '')}{first.text}{_first_call(compared, first)}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
-    if run is not None and run.causes and not isinstance(run.explained_us, m.Skipped):
+    if run is not None and run.causes and isinstance(run.explained_us, float):
         cause = run.causes[0]
-        where = f"{relative(cause.place.file, root)}:{cause.place.line}: " if cause.place else ""
-        text += f"; likely cause: {where}{cause.text}"
-        if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
-            text += (
-                f" (accounts for {short(cause.explains_us / 1000)} of the "
-                f"{short(run.delta_us / 1000)} ms/{run.per})"
-            )
+        text += f"; likely cause: {clause('', _named(cause.place, root), ': ')}{cause.text}"
+        if both := both_known(cause.explains_us, run.delta_us):
+            part, whole = (short(us / 1000) for us in both)
+            text += f" (accounts for {part} of the {whole} ms/{run.per})"
     status = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE)
     others = dict.fromkeys(each.text for each in found[1:])
     return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
+
+
+def _named(place: m.Location | None, root: str) -> str:
+    """FILE:LINE; empty without a place."""
+    if place is None:
+        return ""
+    return f"{relative(place.file, root)}:{place.line}"
 
 
 def _first_call(compared: m.Comparison, first: Reason) -> str:
@@ -172,38 +167,37 @@ def _first_call(compared: m.Comparison, first: Reason) -> str:
     )
     if longer is None or isinstance(longer.ratio, m.Skipped):
         return ""
-    sides = (plain(side) for side in (longer.base, longer.head))
-    return f"; {longer.name} {' -> '.join(sides)} s"
+    return f"; {longer.name} {plain(longer.base)} -> {plain(longer.head)} s"
 
 
 def metric_words(metric: m.ComparedMetric) -> str:
     """One metric with its change, interval and budget."""
     # the unit that every renderer gives it in
-    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)
-    base, head = (
-        plain(side if isinstance(side, m.Skipped) else side / scale)
-        for side in (metric.base, metric.head)
-    )
+    if metric.unit == "us":
+        metric = replace(metric, base=_in_ms(metric.base), head=_in_ms(metric.head), unit="ms")
+    sides = f"{plain(metric.base)} -> {plain(metric.head)} {metric.unit}"
     if isinstance(metric.ratio, m.Skipped):
-        return f"{metric.name} {base} -> {head} {unit}"
+        return f"{metric.name} {sides}"
     change = f"{metric.name} {_percent(metric.ratio)}"
     if metric.time_of and metric.ratio != 1:
-        change = (
-            f"{metric.name} {100 * abs(metric.ratio - 1):.1f} % "
-            f"{'slower' if metric.ratio > 1 else 'faster'}"
-        )
-    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
-        note = f": {metric.note}" if metric.note else ""
-        return f"{change} ({base} -> {head} {unit}){note}"
-    rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
-    budget = f"; limit {metric.budget_percent:g} %" if metric.budget_percent is not None else ""
-    within = (
-        f"95 % CI {_percent(metric.low).removesuffix(' %')} to "
-        f"{_percent(metric.high)}, {rounds}{budget}"
-    )
-    # which alters nothing about it
-    note = f"; {metric.note}" if metric.note and metric.verdict is not _WORSE else ""
-    return f"{change} ({within}){note}"
+        change = f"{metric.name} {slower(metric.ratio)}"
+    interval = both_known(metric.low, metric.high)
+    if interval is None:
+        return f"{change} ({sides}){clause(': ', metric.note)}"
+    low, high = map(_percent, interval)
+    within = f"95 % CI {low.removesuffix(' %')} to {high}"
+    within += f", {metric.base_rounds} + {metric.head_rounds} rounds"
+    if metric.budget_percent is not None:
+        within += f"; limit {metric.budget_percent:g} %"
+    # of one that is worse a note alters nothing
+    if metric.verdict is _WORSE:
+        return f"{change} ({within})"
+    return f"{change} ({within}){clause('; ', metric.note)}"
+
+
+@m.skippable
+def _in_ms(us: m.Figure) -> float:
+    return m.known(us) / 1000
 
 
 def _percent(ratio: float) -> str:
@@ -223,10 +217,7 @@ def _passed(compared: m.Comparison, root: str) -> str:
     faster = [metric for metric in times if metric.verdict is m.MetricVerdict.BETTER]
     runs = plural(sum(run.status is m.Presence.BOTH for run in compared.runs), "run")
     if faster:
-        best = min(
-            faster,
-            key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0,
-        )
+        best = min(faster, key=_ratio)
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
         return f"{_nothing_new(compared)} in {runs}; no time was compared"
@@ -236,11 +227,19 @@ def _passed(compared: m.Comparison, root: str) -> str:
     )
 
 
+@m.otherwise(1.0)
+def _ratio(metric: m.ComparedMetric) -> float:
+    return m.known(metric.ratio)
+
+
 def _nothing_new(compared: m.Comparison) -> str:
     """Among what both sides looked for; a new one that fails nothing may be there all the same."""
-    new = any(each.is_new for each in compared.findings)
-    by = " by the rules that both sides looked for" if compared.not_looked_for else ""
-    return f"no new finding that fails{by}" if new else f"no new finding{by}"
+    text = "no new finding"
+    if any(each.is_new for each in compared.findings):
+        text += " that fails"
+    if compared.not_looked_for:
+        text += " by the rules that both sides looked for"
+    return text
 
 
 def _also(compared: m.Comparison) -> tuple[str, ...]:

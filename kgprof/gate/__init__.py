@@ -30,7 +30,7 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     marked = replace(profile, findings=findings)
     return replace(
         marked,
-        exit_code=reasons[0].exit_code if reasons else EXIT_OK,
+        exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
         verdict=verdict(marked, reasons, checks, settings.fail_on),
         gate=m.Gate(
             fail_on=settings.fail_on,

@@ -4,7 +4,7 @@ strategy.mode; and how much worse each metric of a comparison may be: ``METRIC=5
 the configuration file."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import coverage
 from kgprof import model as m
@@ -27,7 +27,7 @@ FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")
 
 
-class Metric(m.Model):
+class Metric(m.Model, kw_only=False):
     """``rules`` are the findings that it counts: by place (sites) or by how often they happened
     (events)."""
 
@@ -44,15 +44,13 @@ class Metric(m.Model):
 
 
 METRICS = (
-    Metric(name="graph-breaks", unit=SITES, rules=(graph_breaks.GRAPH_BREAK.id,), default=0),
-    Metric(name="skipped-frames", unit=SITES, rules=(skipped_frames.SKIPPED_FRAME.id,), default=0),
+    Metric("graph-breaks", SITES, (graph_breaks.GRAPH_BREAK.id,), default=0),
+    Metric("skipped-frames", SITES, (skipped_frames.SKIPPED_FRAME.id,), default=0),
+    Metric("recompiles", EVENTS, tuple(rule.id for rule in recompiles.RULES), default=0),
     Metric(
-        name="recompiles", unit=EVENTS, rules=tuple(rule.id for rule in recompiles.RULES), default=0
-    ),
-    Metric(
-        name="eager-calls",
-        unit=EAGER_CALLS,
-        rules=(
+        "eager-calls",
+        EAGER_CALLS,
+        (
             runs_eagerly.RUNS_EAGERLY.id,
             recompiles.LIMIT_REACHED.id,
             recompiles.UNBOUNDED.id,
@@ -61,27 +59,17 @@ METRICS = (
         default=0,
         warns_by_default=True,
     ),
+    Metric("cache-bypasses", SITES, (caches.CACHE_BYPASSED.id,), generated_code=True),
     Metric(
-        name="cache-bypasses", unit=SITES, rules=(caches.CACHE_BYPASSED.id,), generated_code=True
+        "cudagraph-skips", SITES, (cuda_graphs.SKIPPED.id,), generated_code=True, cuda_only=True
     ),
-    Metric(
-        name="cudagraph-skips",
-        unit=SITES,
-        rules=(cuda_graphs.SKIPPED.id,),
-        generated_code=True,
-        cuda_only=True,
-    ),
-    Metric(name="compile-seconds", unit=SECONDS, generated_code=True),
-    Metric(
-        name="syncs-per-step",
-        unit=READS,
-        rules=tuple(rule.id for rule in syncs.WAITING),
-        in_memory=True,
-    ),
+    Metric("compile-seconds", SECONDS, generated_code=True),
+    Metric("syncs-per-step", READS, tuple(rule.id for rule in syncs.WAITING), in_memory=True),
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
+@m.skippable
 def count(
     metric: Metric,
     run: m.RunReport,
@@ -98,31 +86,29 @@ def count(
     if reason := why_not_observed(metric, run, profile):
         return m.Skipped(reason)
     if not metric.rules:
-        assert isinstance(run.compile, m.CompileSummary)
-        if ran_unseen := m.ran_unseen(run.compile.capture_unavailable):
+        compiled = m.known(run.compile)
+        if ran_unseen := m.ran_unseen(compiled.capture_unavailable):
             return m.Skipped(ran_unseen)
-        durations = [compilation.duration_s for compilation in run.compile.compilations]
-        unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
-        return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
+        return sum(m.known(compilation.duration_s) for compilation in compiled.compilations)
     mine = [finding for finding in findings if finding.run == run.key and counts(metric, finding)]
-    number = float(sum(finding.count for finding in mine) if metric.unit == EVENTS else len(mine))
+    number = float(len(mine))
     missing = coverage.missing(profile.coverage, run.key, *metric.rules)
+    if metric.unit == EVENTS:
+        number = float(sum(finding.count for finding in mine))
     # an accepted read is off the number
-    if metric.in_memory and isinstance(run.memory, m.MemorySummary):
-        if isinstance(run.memory.syncs_per_step, m.Skipped):
-            return run.memory.syncs_per_step
-        number = math.fsum(
-            run.memory.reads.get(name, 0.0) for name in {finding.fingerprint for finding in mine}
-        )
-    if metric.unit == EAGER_CALLS and isinstance(run.compile, m.CompileSummary):
-        calls = run.compile.compiled_calls
-        if isinstance(calls, m.Skipped):
-            return calls
+    elif metric.in_memory and isinstance(run.memory, m.MemorySummary):
+        m.known(run.memory.syncs_per_step)
+        names = {finding.fingerprint for finding in mine}
+        number = math.fsum(run.memory.reads.get(name, 0.0) for name in names)
+    elif metric.unit == EAGER_CALLS:
+        calls = m.known(m.known(run.compile).compiled_calls)
         told = [calls.eager.get(finding.fingerprint, 0) for finding in mine]
         number = float(sum(each for each in told if isinstance(each, int)))
-        lacking = [each.reason for each in told if isinstance(each, m.Skipped)]
-        missing = missing or next(iter(lacking), "")
-    return m.Skipped(missing) if missing and number <= limit else number
+        lacking = (each.reason for each in told if isinstance(each, m.Skipped))
+        missing = missing or next(lacking, "")
+    if missing and number <= limit:
+        return m.Skipped(missing)
+    return number
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
@@ -147,7 +133,7 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     elif lacking := nothing_captured(run):
         return lacking
     elif compiled_nothing(run, profile.findings):
-        return m.nothing_compiled(run.compile.unused, run.script.workers if run.script else 0)
+        return nothing_compiled(run)
     if metric.cuda_only and profile.device != "cuda":
         return "CUDA graphs are not observable on a CPU run"
     # or the program itself asks for them, and torch left one out
@@ -159,28 +145,36 @@ def why_not_observed(metric: Metric, run: m.RunReport, profile: m.Profile) -> st
     return ""
 
 
+@m.otherwise("")
 def nothing_captured(run: m.RunReport) -> str:
     """Which capture was missing where COMPILE could show nothing; empty where none was."""
-    missing = () if isinstance(run.compile, m.Skipped) else run.compile.capture_unavailable
-    return next(
-        (one.words for one in missing if one.capture in INDISPENSABLE and not one.incomplete), ""
-    )
+    for one in m.known(run.compile).capture_unavailable:
+        if one.capture in INDISPENSABLE and not one.incomplete:
+            return one.words
+    return ""
 
 
+@m.otherwise(False)
 def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     """Neither a compilation, nor code compiled earlier, nor a finding about one: such a run looks
     like a clean one and is none."""
-    if isinstance(run.compile, m.Skipped) or m.ran_unseen(run.compile.capture_unavailable):
+    compiled = m.known(run.compile)
+    if compiled.compilations or m.ran_unseen(compiled.capture_unavailable):
         return False
     about_compilation = (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
-    spoken_of = any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)
-    return not run.compile.compilations and not spoken_of
+    return not any(f.run == run.key and rule_of(f).topic in about_compilation for f in findings)
+
+
+def nothing_compiled(run: m.RunReport) -> str:
+    """Of one whose COMPILE pass ran."""
+    workers = run.script.workers if run.script else 0
+    return m.nothing_compiled(m.known(run.compile).unused, workers)
 
 
 OPTION = "--max"
 DEFAULT = "default"
 DEFAULTS = tuple(
-    m.Budget(metric=metric.name, limit=metric.default, scope="", origin=DEFAULT)
+    m.Budget(metric.name, metric.default, "", DEFAULT)
     for metric in METRICS
     if metric.default is not None
 )
@@ -244,7 +238,7 @@ def _budget(
             f"{value!r}"
         )
         return None
-    return m.Budget(metric=name, limit=float(value), scope=scope, origin=origin)
+    return m.Budget(name, float(value), scope, origin)
 
 
 def applies(budget: m.Budget, run: m.RunKey) -> bool:
@@ -277,11 +271,6 @@ def check(
         for budget in in_force(budgets, run.key):
             metric = BY_NAME[budget.metric]
             observed = count(metric, run, counted, profile, limit=budget.limit)
-            if isinstance(observed, m.Skipped):
-                status = m.BudgetStatus.NOT_OBSERVED
-            else:
-                over = m.BudgetStatus.WARNED if only_warns(budget) else m.BudgetStatus.EXCEEDED
-                status = over if observed > budget.limit else m.BudgetStatus.HELD
             held = m.BudgetCheck(
                 metric=metric.name,
                 run=run.key,
@@ -293,10 +282,19 @@ def check(
                 ),
                 made_by_torch=_made_by_torch(metric, run, profile.findings),
                 origin=budget.origin,
-                status=status,
+                status=_status(observed, budget),
             )
             checks.append(held)
     return tuple(checks)
+
+
+@m.otherwise(m.BudgetStatus.NOT_OBSERVED)
+def _status(observed: m.Figure, budget: m.Budget) -> m.BudgetStatus:
+    if m.known(observed) <= budget.limit:
+        return m.BudgetStatus.HELD
+    if only_warns(budget):
+        return m.BudgetStatus.WARNED
+    return m.BudgetStatus.EXCEEDED
 
 
 def only_warns(budget: m.Budget | m.BudgetCheck) -> bool:
@@ -326,57 +324,49 @@ def option_name(metric: str) -> str:
     return metric.replace(",", "").replace(" ", "-")
 
 
-def parse_regressions(
-    values: Sequence[str], known: Sequence[str], faults: list[str]
-) -> dict[str, float]:
-    """Percent by metric; what is wrong goes to ``faults``."""
-    budgets: dict[str, float] = {}
+Regression = tuple[str, str, object]  # where it is written, the metric's name, and percent
+
+
+def of_options(values: Sequence[str], faults: list[str]) -> Iterator[Regression]:
+    """``METRIC=PERCENT``; what is wrong goes to ``faults``."""
     for value in values:
+        place = f"{MAX_REGRESSION} {value}"
         name, equals, percent = value.partition("=")
-        if not equals:
-            faults.append(
-                f"{MAX_REGRESSION} {value}: a budget must be METRIC=PERCENT, such as step=5%"
-            )
-            continue
-        _add_regression(budgets, name.strip(), percent, f"{MAX_REGRESSION} {value}", known, faults)
-    return budgets
+        if equals:
+            yield place, name.strip(), percent
+        else:
+            faults.append(f"{place}: a budget must be METRIC=PERCENT, such as step=5%")
 
 
-def regression_table(
-    table: object, path: str, known: Sequence[str], faults: list[str]
-) -> dict[str, float]:
+def of_table(table: object, path: str, faults: list[str]) -> Iterator[Regression]:
     """``[max-regression]`` of a configuration file: metric = 5, or "5%"."""
-    budgets: dict[str, float] = {}
     if not isinstance(table, Mapping):
         faults.append(f"{path}: {REGRESSIONS} must be a table, {REGRESSIONS} = {{step = 5}}")
-        return budgets
+        return
     for name, percent in table.items():
-        _add_regression(budgets, str(name), percent, f"{path}: {REGRESSIONS}.{name}", known, faults)
-    return budgets
+        yield f"{path}: {REGRESSIONS}.{name}", name, percent
 
 
-def _add_regression(
-    budgets: dict[str, float],
-    name: str,
-    percent: object,
-    place: str,
-    known: Sequence[str],
-    faults: list[str],
-) -> None:
+def regressions(
+    written: Iterable[Regression], known: Sequence[str], faults: list[str]
+) -> dict[str, float]:
+    """Percent by metric, the last one of each; what is wrong goes to ``faults``."""
+    budgets: dict[str, float] = {}
     names = {option_name(metric): metric for metric in known}
-    for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
-        name = name.replace(old, new) if name not in names else name
-    try:
-        number = (
-            math.nan if isinstance(percent, bool) else float(str(percent).strip().removesuffix("%"))
-        )
-    except ValueError:
-        number = math.nan
-    if name not in names:
-        faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
-    elif not 0 <= number <= LARGEST:
-        faults.append(
-            f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}"
-        )
-    else:
-        budgets[names[name]] = number
+    for place, name, percent in written:
+        for old, new in _FORMERLY:  # earlier spellings, in files and options that exist
+            if name not in names:
+                name = name.replace(old, new)
+        try:
+            number = float(str(percent).strip().removesuffix("%"))  # of true and false none
+        except ValueError:
+            number = math.nan
+        if name not in names:
+            faults.append(f"{place}: no metric {name!r}{nearest(name, names)}")
+        elif not 0 <= number <= LARGEST:
+            faults.append(
+                f"{place}: a budget must be a percentage of 0 or more (5 or 5%), got {percent!r}"
+            )
+        else:
+            budgets[names[name]] = number
+    return budgets

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
@@ -21,16 +23,18 @@ KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 Choice = TypeVar("Choice", bound=str)
 
 
-class Configuration(m.Model):
+class Configuration(m.Model, kw_only=False):
     """What the command line or one file says; None where it says nothing."""
 
     budgets: tuple[m.Budget, ...] = ()
     fail_on: m.FailOn | None = None
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
-    max_regression: object = None  # compare's own table, which kgprof.gate.metrics reads
+    # compare's own table, which kgprof.gate.metrics reads
+    max_regression: object = msgspec.field(default_factory=dict)
     # not the gate's: for the breakdown of kernels in every report
     kernel_kinds: tuple[m.KindOverride, ...] = ()
+    folder: str = "."  # which the file is in; where there is none, the working directory
 
 
 def parse_options(
@@ -41,12 +45,8 @@ def parse_options(
     faults: list[str],
 ) -> Configuration:
     read = [parse_option(text, faults) for text in budgets]
-    return Configuration(
-        budgets=tuple(budget for budget in read if budget is not None),
-        fail_on=None if fail_on is None else m.FailOn(fail_on),
-        backend=backend,
-        accepted=path,
-    )
+    level = m.FailOn(fail_on) if fail_on else None
+    return Configuration(tuple(filter(None, read)), level, backend, path)
 
 
 def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
@@ -57,7 +57,9 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
     except ValueError as error:
         faults.append(f"{path}: {error}")
         return None
-    table = document.get("tool", {}).get("kgprof") if path.endswith(PYPROJECT) else document
+    table: object = document
+    if path.endswith(PYPROJECT):
+        table = document.get("tool", {}).get("kgprof")
     if table is None:
         return None
     if not isinstance(table, dict):
@@ -67,12 +69,13 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
         f"{path}: unknown key {key!r}{nearest(key, KEYS)}" for key in table if key not in KEYS
     ]
     return Configuration(
-        budgets=tuple(parse_table(table.get("max", {}), path, faults)),
-        fail_on=_choice(table, "fail-on", tuple(m.FailOn), path, faults),
-        backend=_choice(table, "backend", m.BACKENDS, path, faults),
-        accepted=_text(table, "accepted", path, faults),
-        max_regression=table.get(REGRESSIONS),
-        kernel_kinds=_kernel_kinds(table.get(KINDS, {}), path, faults),
+        tuple(parse_table(table.get("max", {}), path, faults)),
+        _choice(table, "fail-on", tuple(m.FailOn), path, faults),
+        _choice(table, "backend", m.BACKENDS, path, faults),
+        _text(table, "accepted", path, faults),
+        table.get(REGRESSIONS, {}),
+        _kernel_kinds(table.get(KINDS, {}), path, faults),
+        str(Path(path).parent),
     )
 
 
@@ -87,9 +90,11 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOv
     overrides = []
     for pattern, kind in table.items():
         key = f"{path}: {KINDS}.{pattern!r}"
+        wrong = ""
+        if not pattern:
+            wrong = "an empty pattern matches every name"
         try:
             re.compile(pattern)
-            wrong = "" if pattern else "an empty pattern matches every name"
         except (re.error, OverflowError, RecursionError) as error:
             wrong = str(error)
         if kind not in kinds:
@@ -97,9 +102,7 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOv
         elif wrong:
             faults.append(f"{key} is not a regular expression: {wrong}")
         else:
-            overrides.append(
-                m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name)
-            )
+            overrides.append(m.KindOverride(pattern, m.KernelKind(kind), Path(path).name))
     return tuple(overrides)
 
 
@@ -136,16 +139,15 @@ def combined(
     """
     file = file or Configuration()
     budgets = (*options.budgets, *file.budgets, *DEFAULTS)
-    backend = options.backend or file.backend or ""
-    backend = "" if backend == m.BACKENDS[0] else backend
+    backend = options.backend or file.backend or m.BACKENDS[0]
     needing = sorted({budget.metric for budget in budgets if BY_NAME[budget.metric].generated_code})
     notes: tuple[str, ...] = ()
-    if backend and needing:
+    if backend == m.BACKENDS[0]:
+        backend = ""
+    elif needing:
         notes = (
-            (
-                f"a budget on {', '.join(needing)} needs Inductor's generated code, so --backend "
-                f"{backend} is ignored"
-            ),
+            f"a budget on {', '.join(needing)} needs Inductor's generated code, so --backend "
+            f"{backend} is ignored",
         )
         backend = ""
     return m.GateSettings(
@@ -161,8 +163,9 @@ def combined(
 def passes(settings: m.GateSettings) -> tuple[m.PassName, ...]:
     """What has to run for these budgets: a second process is started only where one of them needs
     it."""
-    watched = any(BY_NAME[budget.metric].in_memory for budget in settings.budgets)
-    return (m.PassName.COMPILE, m.PassName.MEMORY) if watched else (m.PassName.COMPILE,)
+    if any(BY_NAME[budget.metric].in_memory for budget in settings.budgets):
+        return m.PassName.COMPILE, m.PassName.MEMORY
+    return (m.PassName.COMPILE,)
 
 
 # ---------------------------------------------------------------- faults
@@ -186,7 +189,8 @@ def refuse(
     if not faults:
         return
     if len(faults) == 1:
-        raise UsageError(faults[0], hint=hint)
-    listed = "".join(f"\n  - {fault}" for fault in faults[:MOST_FAULTS])
-    more = f"\n  and {len(faults) - MOST_FAULTS:,} more" if len(faults) > MOST_FAULTS else ""
-    raise UsageError(f"{len(faults):,} faults in {where}:{listed}{more}", hint=hint)
+        raise UsageError(faults[0], hint)
+    listed = [f"\n  - {fault}" for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        listed.append(f"\n  and {len(faults) - MOST_FAULTS:,} more")
+    raise UsageError(f"{len(faults):,} faults in {where}:{''.join(listed)}", hint)

@@ -13,6 +13,7 @@ from kgprof.errors import (
     EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
     EXIT_WORKLOAD,
+    WORST_FIRST,
 )
 from kgprof.gate.metrics import (
     BY_NAME,
@@ -23,10 +24,11 @@ from kgprof.gate.metrics import (
     compiled_nothing,
     counts,
     nothing_captured,
+    nothing_compiled,
     only_warns,
     why_not_observed,
 )
-from kgprof.wording import plural, relative
+from kgprof.wording import clause, plural, relative
 
 _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
     m.FailOn.ERROR: (m.Level.ERROR,),
@@ -35,25 +37,11 @@ _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
 }
 
 
-class Cause(m.Model):
+class Cause(m.Model, kw_only=False):
     """One thing that keeps the gate from passing."""
 
     exit_code: int
     text: str
-
-
-# Where several apply, the first of these leads.
-ORDER = (
-    EXIT_INTERRUPTED,
-    EXIT_WORKLOAD,
-    EXIT_GATE_FAILED,
-    EXIT_NOTHING_MEASURED,
-    EXIT_INCONCLUSIVE,
-)
-HOW_TO_COMPILE = (
-    "--mode default compiles the step",
-    "a script is gated on what it compiles itself",
-)
 
 
 def failing(
@@ -95,12 +83,12 @@ def causes(
     known = []
     ended = []
     for run in (run for run in profile.runs if run.exit.outcome != "ok"):
-        code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
+        code = EXIT_WORKLOAD
+        if run.exit.outcome == "interrupted":
+            code = EXIT_INTERRUPTED
         refused = _refused(run, findings)
-        known.append(
-            Cause(exit_code=code, text=_death(run, refused, profile.environment.source_root))
-        )
-        ended += [refused] if refused else []
+        known.append(Cause(code, _death(run, refused, profile.environment.source_root)))
+        ended.append(refused)
     # A budget on what was not seen (unless a worse cause above says it), or on what two sources see
     # differently; or of the command line for no run: a file's budgets stand for more runs than one
     # command may ask for.
@@ -111,35 +99,25 @@ def causes(
     }
     needed = [b for b in budgets if not only_warns(b) and b.run not in silent]
     unseen = [(b, b.observed.reason) for b in needed if isinstance(b.observed, m.Skipped)]
-    for_none = [
-        b
-        for b in settings.budgets
-        if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)
-    ]
-    texts = [
-        *(
-            f"{budget.run.slug}: {budget.metric} not observed: {reason}"
-            for budget, reason in unseen
-        ),
-        *(
-            f"{f.rule} {f.alone}"
-            for f in findings
-            if f.rule == SOURCES_DISAGREE.id and not f.accepted
-        ),
-        *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
-    ]
+    texts = [f"{b.run.slug}: {b.metric} not observed: {reason}" for b, reason in unseen]
+    for finding in findings:
+        if finding.rule == SOURCES_DISAGREE.id and not finding.accepted:
+            texts.append(f"{finding.rule} {finding.alone}")
+    for budget in settings.budgets:
+        of_a_run = any(applies(budget, run.key) for run in profile.runs)
+        if budget.origin == OPTION and not of_a_run:
+            texts.append(f"the budget {budget.scope}:{budget.metric} matches no run")
     known += [
         *_failures(
             [each for each in findings if each not in ended], budgets, entries, settings.fail_on
         ),
         *_nothing_compiled(profile),
-        *[Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts],
+        *[Cause(EXIT_INCONCLUSIVE, text) for text in texts],
     ]
-    if profile.exit_code == EXIT_INTERRUPTED and all(
-        cause.exit_code != EXIT_INTERRUPTED for cause in known
-    ):
-        known.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
-    return tuple(sorted(known, key=lambda cause: ORDER.index(cause.exit_code)))
+    said = any(cause.exit_code == EXIT_INTERRUPTED for cause in known)
+    if profile.exit_code == EXIT_INTERRUPTED and not said:
+        known.append(Cause(EXIT_INTERRUPTED, "interrupted"))
+    return tuple(sorted(known, key=lambda cause: WORST_FIRST.index(cause.exit_code)))
 
 
 def _refused(run: m.RunReport, findings: Sequence[m.Finding]) -> m.Finding | None:
@@ -174,68 +152,56 @@ def _failures(
 ) -> list[Cause]:
     if fail_on is m.FailOn.NEVER:
         return []
-    exceeded = (budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED)
-    over = [
-        (b, amount(b.observed, b.unit)) for b in exceeded if not isinstance(b.observed, m.Skipped)
-    ]
-    expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
-    severe = [
-        findings[i]
-        for i in failing(findings, budgets, fail_on)
-        if not _judging(findings[i], budgets)
-    ]
-    texts = [
-        *(
-            f"{b.run.slug}: {seen} over the budget of {amount(b.limit, b.unit)} {b.metric}"
-            for b, seen in over
-        ),
-        *(f"{finding.rule} {finding.alone}" for finding in severe),
-        *(
-            f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}"
-            for entry in expired
-        ),
-    ]
-    return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
+    texts = []
+    for budget in budgets:
+        if budget.status is m.BudgetStatus.EXCEEDED:
+            seen = amount(m.known(budget.observed), budget.unit)
+            limit = amount(budget.limit, budget.unit)
+            texts.append(f"{budget.run.slug}: {seen} over the budget of {limit} {budget.metric}")
+    for index in failing(findings, budgets, fail_on):
+        if not _judging(findings[index], budgets):
+            texts.append(f"{findings[index].rule} {findings[index].alone}")
+    for entry in entries:
+        if entry.status is m.AcceptedStatus.EXPIRED:
+            where = _place(entry)
+            texts.append(f"accepted finding {entry.rule} in {where} expired on {entry.expires}")
+    return [Cause(EXIT_GATE_FAILED, text) for text in texts]
 
 
 def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     """Of any run: a run that silently stopped compiling shows no break and no recompile."""
-    if not profile.runs:
-        return [Cause(exit_code=EXIT_NOTHING_MEASURED, text="nothing ran, so nothing was compiled")]
-    silent = []
+    texts = []
     for run in profile.runs:
         if run.exit.outcome != "ok":
             continue
         if calls := _without_a_graph(run):
-            missing = nothing_captured(run)
-            text = (
-                f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of "
-                "compiled functions"
-            )
-            text += f" ({missing})" if missing else ""
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
+            ran = f"not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
+            texts.append(f"{run.key.slug}: {ran}{clause(' (', nothing_captured(run), ')')}")
         elif compiled_nothing(run, profile.findings):
-            text = _why_nothing(run, profile.options.workload)
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
-    return silent
+            texts.append(f"{run.key.slug}: {_why_nothing(run, profile.options.workload)}")
+    if not profile.runs:
+        texts.append("nothing ran, so nothing was compiled")
+    return [Cause(EXIT_NOTHING_MEASURED, text) for text in texts]
 
 
 def _why_nothing(run: m.RunReport, workload: str) -> str:
     """And how to compile something, if kgprof was to run it as it stands."""
     if missing := nothing_captured(run):
-        return f"{run.key.slug}: no compilation was seen ({missing})"
-    unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
-    words = [m.nothing_compiled(unused, run.script.workers if run.script else 0)]
-    if run.key.mode == m.AS_IS:
-        hidden = run.script.why_nothing_compiled(workload) if run.script else ""
-        words.append(hidden or HOW_TO_COMPILE[run.script is not None])
-    return f"{run.key.slug}: {'; '.join(words)}"
+        return f"no compilation was seen ({missing})"
+    why = nothing_compiled(run)
+    if run.key.mode != m.AS_IS:
+        return why
+    if run.script is None:
+        return f"{why}; --mode default compiles the step"
+    hidden = run.script.why_nothing_compiled(workload)
+    return f"{why}; {hidden or 'a script is gated on what it compiles itself'}"
 
 
+@m.otherwise(0)
 def _without_a_graph(run: m.RunReport) -> int:
     """How many calls of compiled functions a run made, if no compiled graph ran in any; else 0."""
-    counted = None if isinstance(run.compile, m.Skipped) else run.compile.compiled_calls
-    if not isinstance(counted, m.CallsOfCompiled) or counted.graph_runs or counted.unknown:
+    counted = m.known(m.known(run.compile).compiled_calls)
+    if counted.graph_runs or counted.unknown:
         return 0
     return counted.calls
 
@@ -270,23 +236,18 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
         over = sum(budget.status in beyond for budget in budgets)
         exceeded = f"{over} of {plural(len(budgets), 'budget')} exceeded"
         return f"the gate cannot fail (--fail-on never); {exceeded}, {plural(runs, 'run')}"
-    accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
-    by_torch = sum(budget.made_by_torch for budget in budgets)
-    suffix += (
-        f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted"
-        if by_torch
-        else ""
-    )
-    for budget in budgets:
-        if budget.status is m.BudgetStatus.WARNED and not isinstance(budget.observed, m.Skipped):
-            seen = amount(budget.observed, budget.unit)
-            suffix += (
-                f"; {budget.run.slug}: {seen} {budget.metric} ({OPTION} {budget.metric}=0 "
-                "would fail)"
-            )
     met = sum(budget.status is m.BudgetStatus.HELD for budget in budgets)
-    return f"gate passed: {plural(met, 'budget')} met in {plural(runs, 'run')}{suffix}"
+    text = f"gate passed: {plural(met, 'budget')} met in {plural(runs, 'run')}"
+    if accepted := sum(bool(finding.accepted) for finding in profile.findings):
+        text += f", {plural(accepted, 'finding')} accepted"
+    if by_torch := sum(budget.made_by_torch for budget in budgets):
+        text += f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted"
+    for budget in budgets:
+        if budget.status is m.BudgetStatus.WARNED:
+            name = budget.metric
+            seen = amount(m.known(budget.observed), budget.unit)
+            text += f"; {budget.run.slug}: {seen} {name} ({OPTION} {name}=0 would fail)"
+    return text
 
 
 def amount(value: float, unit: str) -> str:
@@ -294,11 +255,15 @@ def amount(value: float, unit: str) -> str:
         return f"{value:.1f} s"
     if unit != READS or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.4g}" if value < 1000 else f"{value:,.1f}"
+    if value < 1000:
+        return f"{value:.4g}"
+    return f"{value:,.1f}"
 
 
 def _place(entry: m.AcceptedFinding) -> str:
-    return f"{entry.file}:{entry.function}" if entry.function else entry.file or "a whole run"
+    if entry.function:
+        return f"{entry.file}:{entry.function}"
+    return entry.file or "a whole run"
 
 
 def unused(entries: Sequence[m.AcceptedFinding], profile: m.Profile) -> Iterator[str]:
@@ -307,7 +272,7 @@ def unused(entries: Sequence[m.AcceptedFinding], profile: m.Profile) -> Iterator
     for entry in entries:
         if entry.status is m.AcceptedStatus.UNUSED:
             unseen = _not_looked_for(entry.rule, profile)
-            what_now = f", but not everything was looked at: {unseen}" if unseen else "; remove it"
+            what_now = clause(", but not everything was looked at: ", unseen) or "; remove it"
             yield f"accepted finding {entry.rule} in {_place(entry)} matched nothing{what_now}"
 
 

@@ -151,7 +151,7 @@ class ComparedSide(Model):
 OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is
 
 
-class ChangedFact(Model):
+class ChangedFact(Model, kw_only=False):
     """One fact of the environment, or one setting that was asked for or declared by the workload,
     that is not the same on both sides. Of two environments the times cannot be compared."""
 
@@ -200,7 +200,7 @@ class ComparedMetric(Model):
     note: str = ""
 
 
-class PhaseChange(Model):
+class PhaseChange(Model, kw_only=False):
     """Seconds that all compilations of a run spent in one stage (CompileStages), on both sides."""
 
     name: str  # "capture", "frontend", "scheduling", "code generation", "machine code", "caching"
@@ -250,7 +250,7 @@ class FlameDifference(Model):
     pruned_below: float  # as FlameGraph's, of the side that was pruned more
 
 
-class MachineDrift(Model):
+class MachineDrift(Model, kw_only=False):
     """How much slower the machine itself was in head's rounds than in base's, by a loop of
     MachineSpeed."""
 
@@ -289,7 +289,7 @@ class RunComparison(Model):
     notes: tuple[str, ...] = ()
 
 
-class ComparedFinding(Model):
+class ComparedFinding(Model, kw_only=False):
     """A finding by its fingerprint."""
 
     status: FindingStatus
@@ -309,7 +309,7 @@ class ComparedFinding(Model):
         return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
 
 
-class NotLookedFor(Model):
+class NotLookedFor(Model, kw_only=False):
     """Rules that only one side looked for in a run of both."""
 
     side: str  # that did not: "base" or "head"
@@ -340,7 +340,7 @@ class Comparison(Model):
 HISTORY_SCHEMA_VERSION = 1
 
 
-class MetricHistory(Model):
+class MetricHistory(Model, kw_only=False):
     """One metric of one run over several recordings. A comparison is None where the run is not on
     both sides."""
 

@@ -243,7 +243,7 @@ class KernelRow(Model):
     rule: str = ""  # by which it is of its kind
 
 
-class KindOverride(Model):
+class KindOverride(Model, kw_only=False):
     """A rule of the project's own: kernels in whose name ``pattern`` is found are of this kind."""
 
     pattern: str

@@ -11,7 +11,7 @@ from kgprof.model.structs import Amount, Location, Model, Tagged
 GPU_BOUND = 0.9
 
 
-class LimitShare(Model):
+class LimitShare(Model, kw_only=False):
     """A part of the step that one thing accounts for."""
 
     limit: LimitKind

@@ -255,7 +255,7 @@ Runs = Sequence[RunReport]
 PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
-class Omission(Model):
+class Omission(Model, kw_only=False):
     """Something that a reader might look for and that is not here."""
 
     what: str

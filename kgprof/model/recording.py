@@ -392,7 +392,7 @@ class RecordingHeader(Model):
     in_turn: InTurn | None = None  # `kgprof compare --record`: one side of two
 
 
-class Budget(Model):
+class Budget(Model, kw_only=False):
     """A limit on one of kgprof.gate.metrics. ``scope``: "" for every run, else "strategy" or
     "strategy.mode"."""
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar, dataclass_transform
 import msgspec
 
 T = TypeVar("T")
+D = TypeVar("D")
 P = ParamSpec("P")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
@@ -110,6 +111,22 @@ def skippable(function: Callable[P, T]) -> Callable[P, T | Skipped]:
             return met.skipped
 
     return skipping
+
+
+def otherwise(default: D) -> Callable[[Callable[P, T]], Callable[P, T | D]]:
+    """Make a function return ``default`` as soon as ``known`` meets what was not measured."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T | D]:
+        @functools.wraps(function)
+        def answering(*args: P.args, **kwargs: P.kwargs) -> T | D:
+            try:
+                return function(*args, **kwargs)
+            except NotMeasured:
+                return default
+
+        return answering
+
+    return decorated
 
 
 def first_skipped(*values: object) -> Skipped:

@@ -64,7 +64,7 @@ LONG = (
 )
 
 
-class Packed(View):
+class Packed(View, kw_only=False):
     """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what
     is not in it."""
 
@@ -98,7 +98,7 @@ class Packed(View):
         return ()
 
 
-class Embedded(View):
+class Embedded(View, kw_only=False):
     """What a page carries."""
 
     profile: m.Profile
@@ -108,11 +108,16 @@ class Embedded(View):
 def packed(profile: m.Profile, share: Share) -> Packed:
     """The same Profile gives the same text."""
     if share is Share.NOTHING:
-        return Packed(text="", left_out=("the whole Profile",))
-    data = msgspec.json.encode(profile if share is Share.WHOLE else comparable(profile))
+        return Packed("", ("the whole Profile",))
+    left_out: Sequence[str] = ()
+    held = profile
+    if share is not Share.WHOLE:
+        held = comparable(profile)
+        left_out = LONG
+    data = msgspec.json.encode(held)
     if len(data) > MAX_JSON_BYTES:
         return packed(profile, Share(share - 1))
-    return Packed(text=zipped(data), left_out=() if share is Share.WHOLE else LONG)
+    return Packed(zipped(data), left_out)
 
 
 def comparable(profile: m.Profile) -> m.Profile:
@@ -170,9 +175,10 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
     if not block[1].strip():
         why = "this report has no Profile: it was omitted to stay under 1 MB"
         raise refused(path, why, USE_JSON)
-    left_out = _LEFT_OUT.search(block[0])
-    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
-    return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
+    left_out = _LEFT_OUT.findall(block[0])
+    words = _SEPARATOR.join(left_out).split(_SEPARATOR)
+    profile = decoded(_unpacked(block[1], path), path)
+    return Embedded(profile, tuple(filter(None, words)))
 
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
@@ -254,7 +260,9 @@ class TraceFile:
     @cached_property
     def data(self) -> bytes | None:
         """As a page may carry it; None for one that no page can."""
-        return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
+        if self.size_bytes > EMBEDDED_BYTES:
+            return None
+        return self.read()
 
 
 def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:

@@ -27,6 +27,9 @@ _OF_STATUS = {
 }
 
 
+_DECIDES = {True: "error", False: "warning"}
+
+
 Annotation = tuple[str, str]  # its command, and its line
 
 
@@ -81,23 +84,29 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
     for run in profile.runs:
         if run.exit.outcome != "ok":
             yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
-    for budget in profile.gate.budgets if profile.gate else ():
-        seen = budget.observed
-        command = "warning"
-        value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
-        text = f"{budget.run.slug}: {budget.metric}: {value}"
-        if budget.status is m.BudgetStatus.EXCEEDED:
-            never = profile.gate and profile.gate.fail_on is m.FailOn.NEVER
-            command = "notice" if never else "error"
-            text += f", the budget is {amount(budget.limit, budget.unit)} ({budget.origin})"
-        elif budget.status is not m.BudgetStatus.WARNED:
+    if profile.gate:
+        yield from _budgets(profile.gate)
+    if profile.comparison:
+        for metric in compare_words.metrics_of(profile.comparison):
+            if metric.verdict is m.MetricVerdict.WORSE:  # the verdict says what is inconclusive
+                title = f"kgprof: regression of {metric.name}"
+                yield _annotation(_DECIDES[metric.decides], title, compare_words.sentence(metric))
+
+
+def _budgets(gate: m.Gate) -> Iterable[Annotation]:
+    """Those that are exceeded: one that only warns without its limit, which nobody asked for."""
+    for budget in gate.budgets:
+        if budget.status not in (m.BudgetStatus.EXCEEDED, m.BudgetStatus.WARNED):
             continue
+        seen = amount(m.known(budget.observed), budget.unit)
+        text = f"{budget.run.slug}: {budget.metric}: {seen}"
+        command = "warning"
+        if budget.status is m.BudgetStatus.EXCEEDED:
+            text += f", the budget is {amount(budget.limit, budget.unit)} ({budget.origin})"
+            command = "error"
+            if gate.fail_on is m.FailOn.NEVER:
+                command = "notice"
         yield _annotation(command, f"kgprof budget {budget.metric}", text)
-    for metric in compare_words.metrics_of(profile.comparison) if profile.comparison else ():
-        if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
-            command = "error" if metric.decides else "warning"
-            title = f"kgprof: regression of {metric.name}"
-            yield _annotation(command, title, compare_words.sentence(metric))
 
 
 def _findings(profile: m.Profile) -> Iterable[Annotation]:
@@ -112,12 +121,12 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
     for finding in sorted(
         findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))
     ):
-        rule = rules.get(finding.rule)
+        command = _OF_LEVEL[level_in_ci(finding, profile.gate, fails)]
+        if finding.accepted:
+            command = "notice"
+        title = finding.rule
+        if title in rules:
+            title += f" {rules[title].name}"
         accepted = clause("accepted by ", finding.accepted, ": ")
-        yield _annotation(
-            "notice" if finding.accepted else _OF_LEVEL[level_in_ci(finding, profile.gate, fails)],
-            f"{finding.rule} {rule.name}" if rule else finding.rule,
-            f"{accepted}{with_advice(finding)}",
-            finding.location,
-            profile.environment.source_root,
-        )
+        text = f"{accepted}{with_advice(finding)}"
+        yield _annotation(command, title, text, finding.location, profile.environment.source_root)

@@ -108,18 +108,13 @@ class Html:
     def render(self, profile: m.Profile) -> str:
         """The trace of the first run is part of the page as long as kernels are; the others get
         what room is left."""
-        order = [profile.runs[index].key for index in importance(profile.runs)]
-        traces = sorted(
-            self._traces(),
-            key=lambda trace: order.index(trace.run) if trace.run in order else len(order),
-        )
+        order = {profile.runs[at].key: place for place, at in enumerate(importance(profile.runs))}
+        traces = sorted(self._traces(), key=lambda trace: order.get(trace.run, len(order)))
         layout = Layout()
-        own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
-        reserved = sum(
-            4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES for trace in traces if trace.run in own
-        )
-        # which are left free below for every trace
-        reserved += FRAME_BYTES * (len(traces) - 1) if own else 0
+        reserved = 0
+        for trace in traces:
+            if order.get(trace.run) == 0 and embedded([trace], MAX_BYTES):
+                reserved = 4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES * len(traces)
         limits, made, text = _first_that_fits(
             profile, traces, layout, reserved, blob(profile, self._source_url)
         )
@@ -128,9 +123,9 @@ class Html:
         for trace in traces:
             if trace.run not in which:
                 trace.place()
-        return (
-            layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
-        )
+        if not which:
+            return text
+        return layout.text(page.carrying(made, trace_links(traces, which, limits)))
 
 
 class Layout:
@@ -185,13 +180,17 @@ def _first_that_fits(
     best: tuple[Limits, page.Page, str] | None = None
     low = 0
     high = len(LEVELS) - 1
-    level = _MOSTLY if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES else 0
+    level = 0
+    if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES:
+        level = _MOSTLY
     while low <= high:
         limits = LEVELS[level]
         own = packing(limits.carries)
-        kept_free = reserved if limits.kernel_rows else 0
+        kept_free = reserved * bool(limits.kernel_rows)
         made = page.build(profile, limits, own, traces, blob)
-        text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
+        text = ""
+        if len(own.text) <= MAX_BYTES:
+            text = layout.text(made)
         if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - kept_free:
             best = (limits, made, text)
             high = level - 1
@@ -200,7 +199,7 @@ def _first_that_fits(
                 low += 1
         else:
             low = level + 1
-        level = _MOSTLY if level == 0 else (low + high + 1) // 2
+        level = (low + high + 1) // 2 if level else _MOSTLY
     if best is None:
         raise AssertionError(f"a page of the last level is larger than {MAX_BYTES:,} bytes")
     return best
@@ -239,7 +238,9 @@ def assets() -> tuple[str, str, str]:
 def _shown(value: object) -> object:
     """Whatever a template writes, so that no field is forgotten. What is Markup has been through
     here."""
-    return visible(value, keep="\n\t") if type(value) is str and not value.isprintable() else value
+    if type(value) is str and not value.isprintable():
+        return visible(value, keep="\n\t")
+    return value
 
 
 @cache

@@ -115,8 +115,10 @@ def _totals(profile: m.Profile) -> Iterable[Property]:
 def _cases(profile: m.Profile) -> Iterable[Case]:
     """How each run ended, the budgets, the compared metrics, the rules."""
     for run in profile.runs:
-        died = "" if run.exit.outcome == "ok" else run.how_it_ended
-        yield Case(run.key.slug, "the run ended well", error=died)
+        ended = Case(run.key.slug, "the run ended well")
+        if run.exit.outcome != "ok":
+            ended = replace(ended, error=run.how_it_ended)
+        yield ended
     if not profile.runs:
         yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
     if profile.gate:
@@ -128,34 +130,30 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
 
 def _budgets(gate: m.Gate) -> Iterable[Case]:
     """Each budget, and each finding that is accepted."""
-    judged = gate.fail_on is not m.FailOn.NEVER
+    outcome = "output" if gate.fail_on is m.FailOn.NEVER else "failure"
     for budget in gate.budgets:
         seen = budget.observed
         observed = _plain(seen)
         limit = _plain(budget.limit)
-        over = ""
-        if budget.status is m.BudgetStatus.EXCEEDED:
-            unit = "" if isinstance(seen, m.Skipped) else f" {counted(seen, budget.unit)}"
-            over = f"{observed}{unit} over the budget of {limit}"
-        yield Case(
-            budget.run.slug,
-            f"budget {budget.metric}",
-            (
-                ("value", observed),
-                ("budget", limit),
-                ("unit", budget.unit),
-                ("accepted", str(budget.accepted)),
-                ("origin", budget.origin),
-            ),
-            failure=over if judged else "",
-            error=f"not observed: {seen.reason}" if isinstance(seen, m.Skipped) else "",
-            output="" if judged else over,
+        properties = (
+            ("value", observed),
+            ("budget", limit),
+            ("unit", budget.unit),
+            ("accepted", str(budget.accepted)),
+            ("origin", budget.origin),
         )
+        case = Case(budget.run.slug, f"budget {budget.metric}", properties)
+        if isinstance(seen, m.Skipped):
+            case = replace(case, error=f"not observed: {seen.reason}")
+        elif budget.status is m.BudgetStatus.EXCEEDED:
+            over = f"{observed} {counted(seen, budget.unit)} over the budget of {limit}"
+            case = replace(case, **{outcome: over})
+        yield case
     for entry in gate.accepted:
-        expired = ""
-        if judged and entry.status is m.AcceptedStatus.EXPIRED:
-            expired = f"expired on {entry.expires}: {entry.reason}"
-        yield Case(EVERY_RUN, f"accepted {entry.rule} in {entry.place}", failure=expired)
+        case = Case(EVERY_RUN, f"accepted {entry.rule} in {entry.place}")
+        if outcome == "failure" and entry.status is m.AcceptedStatus.EXPIRED:
+            case = replace(case, failure=f"expired on {entry.expires}: {entry.reason}")
+        yield case
 
 
 def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
@@ -185,7 +183,9 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
         allowed = compare_words.allowed_percent(metric)
         if allowed is not None:
             properties.append(("allowed.percent", _plain(allowed)))
-        outcome = of_verdict.get(metric.verdict, "output") if metric.decides else "output"
+        outcome = "output"
+        if metric.decides:
+            outcome = of_verdict.get(metric.verdict, outcome)
         case = Case(metric.run.slug, f"compared {metric.name}", properties)
         yield replace(case, **{outcome: compare_words.sentence(metric)})
 
@@ -194,7 +194,9 @@ def _plain(value: m.Figure) -> str:
     """For programs: every digit, no separator and no exponent."""
     if isinstance(value, m.Skipped):
         return "not observed"
-    return f"{value:.0f}" if value == int(value) else f"{Decimal(str(value)):f}"
+    if value == int(value):
+        return f"{value:.0f}"
+    return f"{Decimal(str(value)):f}"
 
 
 def _rules(profile: m.Profile) -> Iterable[Case]:
@@ -209,22 +211,23 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         if not coverage.missing(profile.coverage, run.key, rule.id) or _unseen(run, rule)
     }
     for finding in profile.findings:
-        run = finding.run.slug if finding.run else EVERY_RUN
-        found.setdefault((run, finding.rule), []).append(finding)
+        slug = EVERY_RUN
+        if finding.run:
+            slug = finding.run.slug
+        found.setdefault((slug, finding.rule), []).append(finding)
     rules = {rule.id: rule for rule in profile.rules}
     runs = {run.key.slug: run for run in profile.runs}
     for (slug, name), same in found.items():
-        rule = rules.get(name)
-        wrong = [_line(finding, root) for finding in same if finding in fails]
-        others = [_line(finding, root) for finding in same if finding not in fails]
-        yield Case(
-            slug,
-            f"{rule.id} {rule.name}" if rule else name,
-            (("findings", str(len(same))),) if same else (),
-            failure="\n".join(wrong),
-            error="" if wrong else _unseen(runs.get(slug), rule),
-            output="\n".join(others),
-        )
+        wrong = "\n".join(_line(finding, root) for finding in same if finding in fails)
+        others = "\n".join(_line(finding, root) for finding in same if finding not in fails)
+        case = Case(slug, name, failure=wrong, output=others)
+        if same:
+            case = replace(case, properties=(("findings", str(len(same))),))
+        if rule := rules.get(name):
+            case = replace(case, name=f"{rule.id} {rule.name}")
+            if not wrong and slug in runs:
+                case = replace(case, error=_unseen(runs[slug], rule))
+        yield case
 
 
 def _failing(profile: m.Profile) -> frozenset[m.Finding]:
@@ -236,11 +239,12 @@ def _failing(profile: m.Profile) -> frozenset[m.Finding]:
     return frozenset(finding for finding in profile.findings if finding.level is m.Level.ERROR)
 
 
-def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
+def _unseen(run: m.RunReport, rule: m.Rule) -> str:
     """A rule about compilation has nothing to say on a run whose compilation was not watched."""
-    if not run or not rule or rule.topic not in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS):
-        return ""
-    return f"not observed: {run.compile.reason}" if isinstance(run.compile, m.Skipped) else ""
+    about_compilation = rule.topic in (m.Topic.COMPILATION, m.Topic.CUDA_GRAPHS)
+    if about_compilation and isinstance(run.compile, m.Skipped):
+        return f"not observed: {run.compile.reason}"
+    return ""
 
 
 def _line(finding: m.Finding, root: str) -> str:

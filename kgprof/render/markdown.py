@@ -3,7 +3,7 @@ three rows, the cause and the fix; everything else is folded."""
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from urllib.parse import quote
 
@@ -37,8 +37,9 @@ def blob(profile: m.Profile, source_url: str) -> str:
     empty: not known."""
     commit = profile.environment.git_commit
     dirty = profile.environment.git_dirty
-    known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
-    return f"{source_url}/blob/{commit}/" if known else ""
+    if ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False:
+        return f"{source_url}/blob/{commit}/"
+    return ""
 
 
 def front(profile: m.Profile, blob: str) -> Iterator[str]:
@@ -48,10 +49,10 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
     device = escaped(profile.environment.device_name, _NAMED)
     yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
     yield ""
-    status = "" if verdict.status is m.VerdictStatus.OK else summary.status_word(profile)
-    lead = clause("", escaped(verdict.lead, _STATED), "; ")
-    marked = clause("**", status, ":** ")
-    yield f"{_SYMBOLS[summary.tone(profile)]} {marked}{lead}{prose(verdict.text, VERDICT)}"
+    said = clause("", escaped(verdict.lead, _STATED), "; ") + prose(verdict.text, VERDICT)
+    if verdict.status is not m.VerdictStatus.OK:
+        said = f"**{summary.status_word(profile)}:** {said}"
+    yield f"{_SYMBOLS[summary.tone(profile)]} {said}"
     yield ""
     if rows := [*_first_rows(profile)]:
         head, *others = rows
@@ -89,10 +90,13 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
         if base and base not in shown:
             shown[-1] = base
         for run, time in shown:
-            first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
-            starts = DASH if isinstance(first, m.Skipped) else f"{figure(first)} s"
             name = code(run.key.slug, _NAMED, cell=True)
-            yield name, said(time, found.unit), summary.speedup_words(run), starts
+            yield name, said(time, found.unit), summary.speedup_words(run), _first_call(run)
+
+
+@m.otherwise(DASH)
+def _first_call(run: m.RunReport) -> str:
+    return f"{figure(m.known(m.known(run.compile).first_call_s))} s"
 
 
 def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
@@ -100,10 +104,12 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
 
     def stated(rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """The sentence of a cause may begin with its rule already."""
-        named = clause("", code(rule, _NAMED), " ")
-        sentence = text.replace(f" {rule} ", ": ", 1) if rule else text
-        where = _linked(place, lines or str(place.line), profile, blob) if place else ""
-        return f"{named}{where}{prose(sentence, _STATED)}"
+        shown = clause("", code(rule, _NAMED), " ")
+        if place:
+            shown += _linked(place, lines or str(place.line), profile, blob)
+        if rule:
+            text = text.replace(f" {rule} ", ": ", 1)
+        return shown + prose(text, _STATED)
 
     found = profile.comparison
     if found:
@@ -144,8 +150,9 @@ def _to_do(words: str, fix: str = "") -> Note:
 
 def _linked(place: m.Location, lines: str, profile: m.Profile, blob: str) -> str:
     file = relative(place.file, profile.environment.source_root)
-    # The end of a long path tells more than its beginning.
-    end = file if len(file) <= _NAMED - 8 else f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
+    end = file
+    if len(file) > _NAMED - 8:  # the end of a long path tells more than its beginning
+        end = f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
     shown = code(f"{end}:{lines}", _NAMED)
     outside = file.startswith(("/", "<", "~", "..")) or ":" in file
     if blob and not outside and len(file) <= 2 * _NAMED:
@@ -163,7 +170,10 @@ def code(text: str, limit: int, *, cell: bool = False) -> str:
     if not shown or not set("`<>&@#").isdisjoint(shown):
         return escaped(shown, limit)
     whole = shown.removesuffix("\N{HORIZONTAL ELLIPSIS}")
-    return f"`{whole.replace('|', chr(92) + '|') if cell else whole}`{shown[len(whole) :]}"
+    cut = shown[len(whole) :]
+    if cell:
+        whole = whole.replace("|", "\\|")
+    return f"`{whole}`{cut}"
 
 
 def prose(text: str, limit: int) -> str:
@@ -185,9 +195,12 @@ def _plain(text: str, *, first: bool) -> str:
     """Escaped with the spaces around it; what steers only at the start of a line does not behind
     something else."""
     inner = text.strip()
-    start = text.index(inner) if inner else len(text)
-    shown = escaped(inner, len(inner)) if first else escaped(f"x{inner}", len(inner) + 1)[1:]
-    return f"{text[:start]}{shown}{text[start + len(inner) :]}"
+    if not inner:
+        return text
+    before, after = text.split(inner)
+    if first:
+        return f"{before}{escaped(inner, len(inner))}{after}"
+    return f"{before}{escaped(f'x{inner}', len(inner) + 1)[1:]}{after}"
 
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
@@ -220,14 +233,14 @@ class Markdown:
 
     def __init__(
         self,
+        report_url: str = "",
+        source_url: str = "",
         *,
         limit: int = LIMIT,
         in_bytes: bool = False,
-        report_url: str = "",
-        source_url: str = "",
     ) -> None:
         self._limit = limit
-        self._size = (lambda text: len(text.encode("utf-8", errors="replace"))) if in_bytes else len
+        self._unit = "bytes" if in_bytes else "characters"
         self._report_url = report_url
         self._source_url = source_url
 
@@ -244,64 +257,66 @@ class Markdown:
             *map(_part, sections(profile, wide=True)),
             Part((_CLOSE,), closes=True),
         ]
-        return _fitted(parts, last=_last(profile), limit=self._limit, size=self._size)
+        return self._fitted(parts, _last(profile))
 
+    def _needed(self, *lines: str) -> int:
+        """With their line breaks."""
+        text = "\n".join((*lines, ""))
+        if self._unit == "bytes":
+            return len(text.encode("utf-8", errors="replace"))
+        return len(text)
 
-def _fitted(
-    parts: Sequence[Part], *, last: Sequence[Part], limit: int, size: Callable[[str], int]
-) -> str:
-    """Whole parts while they fit; of the first that does not, the rows that do, and a line that
-    says so.
+    def _fitted(self, parts: Sequence[Part], last: Sequence[Part]) -> str:
+        """Whole parts while they fit; of the first that does not, the rows that do, and a line that
+        says so.
 
-    ``last`` always stands at the end. Whatever is cut, a folded part that was opened is closed.
-    """
-
-    def needed(lines: Iterable[str]) -> int:
-        return sum(size(line) + 1 for line in lines)
-
-    end = [line for part in last for line in (*part.head, *part.rows, *part.tail, "")]
-    room = limit - _RESERVE - needed(end)
-    lines: list[str] = []
-    is_open = False
-    for part in parts:
-        left = room - needed((*part.head, *part.tail)) - 1
-        if left < 0 and not part.closes:
-            unit = "characters" if size is len else "bytes"
-            lines += [f"*Cut at {limit:,} {unit}; report.json has everything.*", ""]
-            lines += [_CLOSE] * is_open
-            break
-        rows: list[str] = []
-        for line in part.rows:
-            left -= size(line) + 1
-            if left < 0:
+        ``last`` always stands at the end. Whatever is cut, a folded part that was opened is closed.
+        """
+        end = [line for part in last for line in (*part.head, *part.rows, *part.tail, "")]
+        room = self._limit - _RESERVE - self._needed(*end)
+        lines: list[str] = []
+        is_open = False
+        for part in parts:
+            left = room - self._needed(*part.head, *part.tail, "")
+            if left < 0 and not part.closes:
+                cut = f"*Cut at {self._limit:,} {self._unit}; report.json has everything.*"
+                lines += [cut, "", *[_CLOSE] * is_open]
                 break
-            rows.append(line)
-        body = [*part.head, *rows, *part.tail]
-        if cut := len(part.rows) - len(rows):
-            body.append(f"*{cut:,} more {part.noun} cut; report.json has them.*")
-        lines += [*body, ""]
-        room -= needed(body) + 1
-        is_open = part.opens or (is_open and not part.closes)
-    return "\n".join([*lines, *end]).rstrip("\n") + "\n"
+            rows: list[str] = []
+            for line in part.rows:
+                left -= self._needed(line)
+                if left < 0:
+                    break
+                rows.append(line)
+            body = [*part.head, *rows, *part.tail]
+            if missing := len(part.rows) - len(rows):
+                body.append(f"*{missing:,} more {part.noun} cut; report.json has them.*")
+            lines += [*body, ""]
+            room -= self._needed(*body, "")
+            is_open = part.opens or (is_open and not part.closes)
+        return "\n".join([*lines, *end]).rstrip("\n") + "\n"
 
 
 def _part(section: Section) -> Part:
     """Of a table the heading stands with the title, and of what follows the rows nothing is cut."""
     title = escaped(section.title, _SENTENCE)
     named = clause(": ", escaped(section.intro, _SENTENCE))
-    head = [f"**{title}**{named}", ""] if title else []
-    if section.folded:
-        head = [f"<details><summary>{title}{named}</summary>", ""]
+    head = []
+    tail = []
     first, notes = section.blocks[:1], section.blocks[1:]
     if not all(isinstance(note, str) for note in notes):
         first, notes = section.blocks, ()
+    if notes:
+        tail = ["", *block_lines(notes, small=True)]
+    if section.folded:
+        head = [f"<details><summary>{title}{named}</summary>", ""]
+        tail += ["", _CLOSE]
+    elif title:
+        head = [f"**{title}**{named}", ""]
     rows = block_lines(first, small=True)
     if first and isinstance(first[0], Table):
         head += rows[:2]
         rows = rows[2:]
-    tail = ["", *block_lines(notes, small=True)] if notes else []
-    if section.folded:
-        tail += ["", _CLOSE]
     return Part(head, rows, tail, section.noun)
 
 
@@ -315,11 +330,14 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
         match block:
             case Table():
                 lines += table_lines(block)
-                lines += ["", *block_lines(block.notes, small=small)] if block.notes else []
+                if block.notes:
+                    lines += ["", *block_lines(block.notes, small=small)]
             case Points():
                 for number, point in enumerate(block.points, start=1):
-                    shown = "<br>".join(escaped(part, _SENTENCE) for part in point)
-                    lines.append(f"{number}. {shown}" if block.numbered else f"- {shown}")
+                    mark = f"{number}." if block.numbered else "-"
+                    lines.append(
+                        f"{mark} {'<br>'.join(escaped(part, _SENTENCE) for part in point)}"
+                    )
             case Found():
                 lines += _found(block)
             case Fold():
@@ -379,14 +397,17 @@ def _last(profile: m.Profile) -> tuple[Part, Part]:
     held = Facts(environment_facts.contents(profile))
     contents = Section(environment_facts.CONTENTS, (held,), folded=True)
     environment = profile.environment
-    commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
-    changes = " with changes" if environment.git_dirty is True else ""
+    commit = "no git commit"
+    if isinstance(environment.git_commit, str):
+        commit = environment.git_commit
+    if environment.git_dirty is True:
+        commit += " with changes"
     facts = (
         f"torch {environment.torch}",
         f"Python {environment.python}",
         *cores(environment),
         f"seed {profile.options.seed}",
-        f"{commit}{changes}",
+        commit,
         profile.created_utc,
     )
     command = f"<sub>Reproduce: {escaped(shlex.join(profile.command), 600)}</sub>"

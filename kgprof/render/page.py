@@ -53,7 +53,7 @@ from kgprof.document.limits import (
 )
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
-from kgprof.document.table import Facts, Shown, View, bounded
+from kgprof.document.table import Block, Facts, Shown, View, bounded
 from kgprof.render.embedded_profile import Packed, TraceFile, trace_links
 from kgprof.wording import plural
 
@@ -136,7 +136,9 @@ def build(
     )
     profile = replace(profile, runs=profile.runs[: limits.runs])
     found = finding_list(profile, limits)
-    verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
+    verdict = profile.verdict
+    if profile.comparison:
+        verdict = compare_words.headline(profile)
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     tone = summary.tone(profile)
     warned_of = verdict.status in ("ok", "attention") and profile.findings
@@ -178,10 +180,13 @@ def build(
 
 def _status_word(profile: m.Profile, found: FindingList) -> str:
     word = summary.status_word(profile)
+    if profile.verdict.status is not m.VerdictStatus.OK or profile.comparison:
+        return word
     groups = [group for group in found.groups if group.level is m.Level.WARNING]
     warned = sum(not line.finding.accepted for group in groups for line in group.lines)
-    counts = profile.verdict.status is m.VerdictStatus.OK and not profile.comparison
-    return f"{word}, {plural(warned, 'warning')}" if warned and counts else word
+    if not warned:
+        return word
+    return f"{word}, {plural(warned, 'warning')}"
 
 
 def _heading(profile: m.Profile) -> str:
@@ -200,8 +205,9 @@ def _facts(profile: m.Profile) -> Sequence[str]:
     if rounds and not profile.comparison:
         facts.append(plural(max(rounds), "process", "processes"))
     if isinstance(environment.git_commit, str):
-        changes = " with changes" if environment.git_dirty is True else ""
-        facts.append(f"commit {environment.git_commit[:10]}{changes}")
+        facts.append(f"commit {environment.git_commit[:10]}")
+        if environment.git_dirty is True:
+            facts[-1] += " with changes"
     if profile.comparison and not profile.comparison.environment:
         facts.append("same kind of machine, same versions")
     return facts
@@ -209,12 +215,11 @@ def _facts(profile: m.Profile) -> Sequence[str]:
 
 def carrying(page: Page, links: Sequence[Shown]) -> Page:
     """The page with these traces."""
-    sections = [
-        replace(section, content={**section.content, "links": links})
-        if "links" in section.content
-        else section
-        for section in page.sections
-    ]
+    sections = []
+    for section in page.sections:
+        if "links" in section.content:
+            section = replace(section, content={**section.content, "links": links})
+        sections.append(section)
     return replace(page, sections=sections, hand_off=links)
 
 
@@ -244,7 +249,9 @@ def _sections(
         yield _environment(profile, limits)
         return
     runs, timed, gate, files = profile.runs, profile.timed, profile.gate, profile.trace_files
-    above = profile.actions and not profile.comparison  # where it stands below the actions
+    offered = profile.findings
+    if profile.actions and not profile.comparison:  # it stands below the actions
+        offered = ()
     findings = _section(
         "findings",
         "Findings",
@@ -255,7 +262,7 @@ def _sections(
             for rule in coverage.checked(profile.coverage, profile.rules)
         ],
         checked=coverage.tally(profile.coverage, profile.rules),
-        not_applied=not_applied(() if above else profile.findings),
+        not_applied=not_applied(offered),
     )
     if profile.comparison:
         compared = compare_part(profile, profile.comparison, found.anchors, limits)
@@ -314,25 +321,27 @@ def _environment(profile: m.Profile, limits: Limits) -> Section:
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
     """Or, of the ranks of one launch, what stands in place of files."""
-    balance = profile.rank_balance
-    files = profile.trace_files
     shown = profile.differences[: limits.runs]
-    return _section(
-        "traces",
-        "Traces" if files else "Ranks",
-        count(len(files) or len(balance.ranks if balance else ())),
-        files=trace_table.file_table(profile) if files else "",
-        balance=balance.text if balance else "",
-        ranks=trace_table.rank_blocks(balance) if balance else (),
-        differences=[trace_table.difference(each) for each in shown],
-    )
+    content: dict[str, object] = {"files": "", "balance": "", "ranks": ()}
+    title = "Ranks"
+    number = 0
+    if balance := profile.rank_balance:
+        number = len(balance.ranks)
+        content |= {"balance": balance.text, "ranks": trace_table.rank_blocks(balance)}
+    if profile.trace_files:
+        title = "Traces"
+        number = len(profile.trace_files)
+        content["files"] = trace_table.file_table(profile)
+    differences = [trace_table.difference(each) for each in shown]
+    return _section("traces", title, count(number), differences=differences, **content)
 
 
 def _results(profile: m.Profile) -> Section:
     runs = profile.runs
-    of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
-    notes = [*of_runs, *summary.footnotes(profile)]
-    strategies = summary.strategies(profile)
+    notes: list[Block] = [(run.key.slug, note) for run in runs for note in run.notes]
+    notes += summary.footnotes(profile)
+    if strategies := summary.strategies(profile):
+        notes.append(Facts(strategies))
     table, alike = summary.without_constants(
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
@@ -343,7 +352,7 @@ def _results(profile: m.Profile) -> Section:
         alike=alike,
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
-        notes=[*notes, Facts(strategies)] if strategies else notes,
+        notes=notes,
         evaluation=summary.evaluation_folds(profile.unit.plural, runs),
     )
 
@@ -490,8 +499,9 @@ def _left_out(profile: m.Profile, limits: Limits) -> Iterator[str]:
     first = kept(runs, FIRST_RUNS)
     names = 0
     for at, _, each in traced:
-        rows = limits.kernels_of(at, first)
-        shown = rows + limits.more_kernels if rows else 0
+        shown = limits.kernels_of(at, first)
+        if shown:
+            shown += limits.more_kernels
         names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - shown)
     if names:
         yield f"{count(names)} kernel names (their sum stands in each table's last rows)"

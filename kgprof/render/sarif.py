@@ -63,7 +63,9 @@ def _visible(value: Any) -> Any:
         return visible(value, keep="\n\t") or "-"
     if isinstance(value, dict):
         return {name: _visible(part) for name, part in value.items()}
-    return [_visible(part) for part in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_visible(part) for part in value]
+    return value
 
 
 def _run(profile: m.Profile) -> Object:
@@ -179,8 +181,10 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
         if run.exit.outcome != "ok":
             yield "error", run.how_it_ended
     for gap in profile.omissions:
-        of = f" of {gap.run.slug}" if gap.run else ""
-        yield "note", f"not measured: {gap.what}{of}: {gap.reason}"
+        what = gap.what
+        if gap.run:
+            what += f" of {gap.run.slug}"
+        yield "note", f"not measured: {what}: {gap.reason}"
     if profile.comparison:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
         for row in fixed[:LIMIT]:
@@ -200,15 +204,16 @@ def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
 def _results(profile: m.Profile, rules: Sequence[str]) -> list[Object]:
     """``rules``: their ids, in the order in which they are listed. What is new comes first,
     so that the limit cuts what is unchanged."""
-    compared = profile.comparison.findings if profile.comparison else ()
-    of_head = (row for row in compared if row.escaped != "head")
-    rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
+    rows: dict[m.Finding, m.ComparedFinding] = {}
+    if profile.comparison:
+        of_head = (row for row in profile.comparison.findings if row.escaped != "head")
+        rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
     root = profile.environment.source_root
     fails = failing(profile)
     seen: Counter[str] = Counter()
     results = []
     for finding in sorted(profile.findings, key=lambda finding: _order(rows.get(finding)))[:LIMIT]:
-        mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
+        mark = finding.fingerprint or f"{finding.rule}:{_slug(finding)}"
         seen[mark] += 1
         result: Object = {
             "ruleId": finding.rule,
@@ -230,12 +235,14 @@ def _results(profile: m.Profile, rules: Sequence[str]) -> list[Object]:
             # An empty list says that suppressions were looked for and none applies. One without a
             # status is accepted.
             accepted = {"kind": "external", "justification": finding.accepted}
-            result["suppressions"] = [accepted] if finding.accepted else []
+            result["suppressions"] = [accepted] * bool(finding.accepted)
         if profile.comparison:
             row = rows.get(finding)
             result["baselineState"] = _baseline_state(row)
-            if not row or row.missing:
-                missing = row.missing if row else NO_SUCH_RUN
+            missing = NO_SUCH_RUN
+            if row:
+                missing = row.missing
+            if missing:
                 result["properties"]["notLookedForInBase"] = missing
         results.append(result)
     return results
@@ -249,13 +256,24 @@ def _order(row: m.ComparedFinding | None) -> bool:
 def _baseline_state(row: m.ComparedFinding | None) -> str:
     if not row or row.status is not m.FindingStatus.UNCHANGED:
         return "new"
-    return "updated" if row.grew else "unchanged"
+    if row.grew:
+        return "updated"
+    return "unchanged"
+
+
+def _slug(finding: m.Finding) -> str:
+    """Of its run; empty for one of the whole Profile."""
+    if finding.run is None:
+        return ""
+    return finding.run.slug
 
 
 def _measured(finding: m.Finding) -> Object:
     """In which run, and what it cost there, as figures: the message says it in words, at three
     digits."""
-    measured: Object = {"run": finding.run.slug} if finding.run else {}
+    measured: Object = {}
+    if finding.run:
+        measured["run"] = finding.run.slug
     known = finding.cost
     if isinstance(known, m.Skipped):
         return {**measured, "cost": {"notMeasured": known.reason}}

@@ -51,16 +51,15 @@ class Text:
         self._width = width
 
     def render(self, profile: m.Profile) -> str:
-        compares = profile.comparison is not None
-        if profile.gate and not compares:
+        found = profile.comparison
+        if profile.gate and not found:
             return self._gate(profile, profile.gate)
-        console = self._console(unwrapped=compares)
+        console = self._console(unwrapped=found is not None)
         _head(console, profile, self._brief)
-        if profile.comparison is not None:
-            if self._brief:
-                _compared_in_brief(console, profile, profile.comparison)
-            else:
-                _sections(console, compared(profile, profile.comparison))
+        if found and self._brief:
+            _compared_in_brief(console, profile, found)
+        elif found:
+            _sections(console, compared(profile, found))
         elif self._brief:
             _in_brief(console, profile)
         else:
@@ -76,14 +75,17 @@ class Text:
             if isinstance(line, Table):
                 put(console, (line,))
                 continue
-            judges = line.startswith(f"{status.upper()}: ")
-            console.print(visible(line), style=STATUS_STYLES.get(status) if judges else None)
+            style = None
+            if line.startswith(f"{status.upper()}: "):
+                style = STATUS_STYLES.get(status)
+            console.print(visible(line), style=style)
         return printed(console)
 
     def _console(self, *, unwrapped: bool) -> Console:
         """``unwrapped``: a log gets each sentence on one line."""
-        in_log = unwrapped and not self._color and not self._brief
-        width = _UNWRAPPED if in_log else self._width
+        width = self._width
+        if unwrapped and not self._color and not self._brief:
+            width = _UNWRAPPED
         return new_console(self._color, width - 1)  # one for what `document` may add
 
 
@@ -124,10 +126,11 @@ def say(console: Console, text: str, style: str = "", *, indent: str = "") -> No
 def _head(console: Console, profile: m.Profile, brief: bool) -> None:
     verdict = profile.verdict
     environment = profile.environment
-    compares = profile.comparison is not None
-    name = "kgprof compare" if compares else f"kgprof {profile.kgprof_version}"
-    say(console, f"{name}: {profile.workload} on {environment.device_name}", "bold")
-    if not compares:
+    program = f"{profile.workload} on {environment.device_name}"
+    if profile.comparison:
+        say(console, f"kgprof compare: {program}", "bold")
+    else:
+        say(console, f"kgprof {profile.kgprof_version}: {program}", "bold")
         versions = f"torch {environment.torch}, Python {environment.python}"
         say(console, f"{versions}, {profile.created_utc}")
     console.print()
@@ -139,7 +142,9 @@ def _head(console: Console, profile: m.Profile, brief: bool) -> None:
         say(console, verdict.trust, indent="  ")
     for line in account.lines(profile):
         say(console, line, indent="  ")
-    most = summary.REASONS if brief else len(verdict.reasons)
+    most = len(verdict.reasons)
+    if brief:
+        most = summary.REASONS
     said, more = summary.reasons(profile, at_most=most)
     for reason in said:
         say(console, reason, indent="  ")
@@ -223,19 +228,15 @@ def put(console: Console, blocks: Iterable[Block]) -> None:
 
 def _points(console: Console, block: Points) -> None:
     for number, (first, *others) in enumerate(block.points, start=1):
-        say(console, f"{number}. {first}" if block.numbered else f"- {first}")
+        mark = f"{number}." if block.numbered else "-"
+        say(console, f"{mark} {first}")
         for style, other in zip(("green", ""), others, strict=False):
             say(console, other, style, indent="   ")
 
 
 def _found(console: Console, group: Grouped, root: str, notes: Iterable[str]) -> None:
     first = group.first
-    advice = f"fix: {first.fix}" if first.fix else f"no fix as code: {first.no_fix}"
-    parts = (
-        group.line(root),
-        clause("costs ", group.cost),
-        advice if first.fix or first.no_fix else "",
-        *notes,
-    )
+    advice = clause("fix: ", first.fix) or clause("no fix as code: ", first.no_fix)
+    parts = (group.line(root), clause("costs ", group.cost), advice, *notes)
     words = "; ".join(filter(None, parts))
     say(console, f"{first.level.value} {first.rule}: {words}", _LEVELS[first.level])

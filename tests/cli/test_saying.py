@@ -144,7 +144,7 @@ def test_no_document_on_stdout_holds_a_command(name: str) -> None:
     profile = profiles.commanding(COMMANDS)
     renderer = by_name(name)
 
-    shown = inert_document(renderer.render(profile), renderer.suffix)
+    shown = inert_document(renderer.render(profile), renderer.name)
 
     assert acted_on(shown) == []
     if name in ("json", "sarif"):

@@ -25,7 +25,7 @@ from kgprof.model import (
 from kgprof.model.compile_records import CompileRecords, KernelOrigins
 from kgprof.model.kernels import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.model.memory_records import SyncRecords
-from kgprof.progress import Silent
+from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record import record, store
 from tests.record import handmade
@@ -36,7 +36,7 @@ ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "peak rates of the GPU
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     folder = tmp_path_factory.mktemp("selftest")
-    return recordings.load(record(selftest.asked("cpu", timeout_s=300), folder, Silent()))
+    return recordings.load(record(selftest.asked("cpu", timeout_s=300), folder, Progress()))
 
 
 def with_run(recording: Recording, **changed: object) -> Recording:

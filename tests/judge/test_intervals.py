@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgprof.compare.machine import moved
+from kgprof.compare.machine import drift_words
 from kgprof.compare.metrics import VERDICTS
 from kgprof.judge import (
     ALPHA,
@@ -197,7 +197,7 @@ def drifted(ratio: float) -> MachineDrift:
     ("ratio", "expected"), [(1.04, False), (1.06, True), (0.96, False), (0.94, True)]
 )
 def test_a_machine_moved_by_more_than_the_budget_either_way(ratio: float, expected: bool) -> None:
-    assert bool(moved([drifted(ratio)], 0.05)) is expected
+    assert bool(drift_words((drifted(ratio),), 0.05)) is expected
 
 
 # ---------------------------------------------------------------- recorded in turn

@@ -16,7 +16,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.model import CaptureOutcome as Outcome
-from kgprof.progress import Silent
+from kgprof.progress import Progress
 from kgprof.record import capture_cases, captures, children
 from kgprof.record.scratch import scratch_folder
 
@@ -81,7 +81,9 @@ def tried(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Tries:
         options = m.Options(workload=f"{PROGRAMS}:{program}", timeout_s=timeout_s, backend=backend)
         (case,) = captures.chosen([name], built_in=False)
         question = m.CaptureQuestion(case=case, capturer=capturer)
-        (result,) = captures.Captures(options, scratch, Silent(), question).results([case], SURVEY)
+        (result,) = captures.Captures(options, scratch, Progress(), question).results(
+            [case], SURVEY
+        )
         return result
 
     return attempt

@@ -84,7 +84,7 @@ def recorded(
     # a function's server begins otherwise than that of programs, which other tests share
     shared = fork_server.imports_shared if function else one_server.imports_shared
     with mock.patch.object(fork_server, "imports_shared", shared):
-        recording = recorder.record(options, folder / "out", progress.Silent())
+        recording = recorder.record(options, folder / "out", progress.Progress())
     (run,) = recordings.load(recording).runs
     return run
 

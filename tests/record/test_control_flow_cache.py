@@ -84,7 +84,7 @@ def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) 
     passes = (PassName.COMPILE, PassName.TIMING, PassName.MEMORY)
     options = Options(workload=f"{file}:step", device="cpu", steps=5, passes=passes)
 
-    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Progress())).runs
 
     facts = [line.split()[1:] for line in run.log.splitlines() if line.startswith("FACTS")]
     assert facts == [["1", "0"], ["1", "1"]]  # of child A, then of child B

@@ -407,7 +407,7 @@ def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path:
         passes=(PassName.COMPILE, PassName.TIMING, PassName.MEMORY),
     )
 
-    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
+    (run,) = recordings.load(recorder.record(options, tmp_path, progress.Progress())).runs
 
     said = [
         json.loads(line.partition(" ")[2])
@@ -450,7 +450,7 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
         workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING)
     )
 
-    recording = recordings.load(recorder.record(options, tmp_path, progress.Silent()))
+    recording = recordings.load(recorder.record(options, tmp_path, progress.Progress()))
 
     assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == [
         "PADS False"

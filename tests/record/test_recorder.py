@@ -30,7 +30,7 @@ def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(
     monkeypatch.setattr(recorder.children, "run", refuses)
 
     with pytest.raises(UsageError, match="no strategy 'x'"):
-        recorder.record(Options(), tmp_path / "out", progress.Silent())
+        recorder.record(Options(), tmp_path / "out", progress.Progress())
 
     assert not (tmp_path / "out").exists()
 
@@ -47,7 +47,7 @@ def test_what_is_kept_of_a_start_that_failed_is_redacted(
 
     with pytest.raises(WorkloadError, match="could not be loaded") as error:
         recorder.record(
-            Options(), tmp_path / "out", progress.Silent(), redact=Redactor(PrivateNames())
+            Options(), tmp_path / "out", progress.Progress(), redact=Redactor(PrivateNames())
         )
 
     kept = tmp_path / "out" / layout.PLAN_LOG
@@ -95,7 +95,7 @@ def recorded(
         return Ended(exit=ends)
 
     monkeypatch.setattr(recorder.children, "run", run)
-    folder = recorder.record(options, output, progress.Silent())
+    folder = recorder.record(options, output, progress.Progress())
     return tasks, recordings.load(folder).ceilings
 
 
@@ -176,6 +176,6 @@ def test_a_program_that_raised_is_not_said_to_have_finished_where_kgprof_failed_
     monkeypatch.setattr(recorder.children, "run", run)
 
     with pytest.raises(KgprofError) as error:
-        recorder.record(Options(workload="train.py"), tmp_path / "out", progress.Silent())
+        recorder.record(Options(workload="train.py"), tmp_path / "out", progress.Progress())
 
     assert error.value.hint.startswith(said)

@@ -266,7 +266,7 @@ def test_a_compiled_run_is_timed_twice_and_the_second_process_compiles_nothing(
         workload=f"{workload}:step", rounds=2, steps=4, passes=(PassName.COMPILE, PassName.TIMING)
     )
 
-    folder = recorder.record(asked, tmp_path / "out", progress.Silent())
+    folder = recorder.record(asked, tmp_path / "out", progress.Progress())
 
     (run,) = recordings.load(folder).runs
     (further,) = run.rounds

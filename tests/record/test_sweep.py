@@ -10,7 +10,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.progress import Silent
+from kgprof.progress import Progress
 from kgprof.record import recorder, trials
 from kgprof.record.children import Caches
 from kgprof.record.sweep import Grid, Session, lacking, refuse_another_question
@@ -61,7 +61,11 @@ def asked(
         monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
         options = m.Options(workload="model.py:step")
         session = Session(
-            options, tmp_path, Silent(), lambda spans: m.Skipped(reason="none"), lambda sweep: None
+            options,
+            tmp_path,
+            Progress(),
+            lambda spans: m.Skipped(reason="none"),
+            lambda sweep: None,
         )
         session.plan(grid, tmp_path, str)
         session.begin(grid, 3, earlier)
