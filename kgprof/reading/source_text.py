@@ -44,13 +44,14 @@ _BACKWARD_HOOKS = (
 )
 # the names in ``range(len(self.layers))``, ``enumerate(self.layers)``, ``zip(self.a, self.b)``
 _OVER_HELD = {"self", "enumerate", "len", "range", "reversed", "zip"}
-_FACTORIES = frozenset(
+FILLED = frozenset(  # by a kernel of the device
     f"torch.{name}"
     for name in (
-        *("arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "ones"),
-        *("rand", "randint", "randn", "randperm", "tensor", "zeros"),
+        *("arange", "empty", "eye", "full", "linspace", "ones"),
+        *("rand", "randint", "randn", "randperm", "zeros"),
     )
 )
+_FACTORIES = FILLED | {f"torch.{name}" for name in ("as_tensor", "from_numpy", "tensor")}
 _NO_WORK = _FACTORIES | {
     f"torch.{name}"
     for name in (
