@@ -25,7 +25,11 @@ from kgprof.wording import and_more, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-GO_ON = (m.RunPhase.ANOTHER_KIND_AND_AFTER, m.RunPhase.OTHERS_AND_AFTER)
+GO_ON = (
+    m.RunPhase.ANOTHER_KIND_AND_AFTER,
+    m.RunPhase.OTHERS_AND_AFTER,
+    m.RunPhase.STEP_AND_AFTER,
+)
 
 
 class Remark(m.Model, kw_only=False):
@@ -99,13 +103,13 @@ def _untimed(runs: m.Runs) -> Remark:
 
 def _small_part(runs: Sequence[m.RunReport]) -> str:
     """Say of the one script that more of it lies in another kind of step, or in other optimizers'
-    steps, than in its own; else nothing."""
+    steps, than in its own, or most of it behind them; else nothing."""
     if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
         return ""
     account = runs[0].account
     phase = max(GO_ON, key=account.share)
     steps, others = map(account.share, (m.RunPhase.STEPS, phase))
-    if others <= steps:
+    if others <= steps or (phase is m.RunPhase.STEP_AND_AFTER and others < SPOILED_FROM):
         return ""
     return (
         f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} % of the "

@@ -226,6 +226,11 @@ class ScriptRun(Model):
         return f"{stands}; num_workers=0 in the DataLoader shows whether its {processes} compile"
 
     @property
+    def goes_on(self) -> bool:
+        """Whether most of its loop lies behind what was counted as a step."""
+        return isinstance(self.account, ScriptAccount) and self.account.goes_on
+
+    @property
     def is_one_window(self) -> bool:
         return bool(self.counted) and not self.step
 

@@ -34,6 +34,9 @@ from kgprof.model import (
     PracticeStatus,
     Reads,
     Recording,
+    RunPhase,
+    RunPhaseTime,
+    ScriptAccount,
     ScriptRun,
     Skipped,
     SourceFile,
@@ -92,6 +95,54 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
         reason="the program has no steps to count"
     )
+
+
+GOES_ON = ScriptAccount(
+    total_us=1e6,
+    phases=(
+        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
+        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
+    ),
+    under_listeners=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("account", "counts", "often"),
+    [
+        (GOES_ON, {0: 2, 7: 40}, "42 times in the program"),
+        (Skipped("not accounted"), {0: 2, 7: 40}, "40 times in 1 of 5 steps"),
+        # as often in each: the last step is one like the others
+        (GOES_ON, dict.fromkeys(range(8), 40), "40 times per step"),
+    ],
+    ids=["behind its steps", "unknown", "in each step"],
+)
+def test_what_is_read_behind_the_last_step_is_no_rate_of_a_step(
+    account: ScriptAccount | Skipped, counts: dict[int, int], often: str
+) -> None:
+    # given: a program that calls compiled code eight times, and goes on as a CUDA graph
+    several = msgspec.structs.replace(read(device="cuda"), calls=counts)
+    recording = written_syncs.recording(several, device="cuda")
+    script = ScriptRun(step="a call of f", steps=8, counted={}, account=account)
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    found = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+
+    assert syncs.diagnose(found)[0].message.endswith(often)
+    assert (syncs.syncs_per_step(found, FUSED) > 0) is ("step" in often)
+
+
+@pytest.mark.parametrize(("longer", "is_a_log"), [(1, True), (100, False)])
+def test_steps_that_hold_most_of_the_time_are_no_log(longer: int, is_a_log: bool) -> None:
+    # given: a read in two of forty steps, which are the rollouts of the program
+    rollouts = (5, 25)
+    step_us = tuple(1000.0 * (longer if step in rollouts else 1) for step in range(43))
+    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys(rollouts, 9))
+
+    (found,) = findings(seen, device="cuda", calls=43, step_us=step_us)
+
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is is_a_log
+    assert found.level is (Level.NOTE if is_a_log else Level.WARNING)
 
 
 def test_a_number_that_the_compiler_reads_is_no_sync_of_the_program() -> None:
@@ -240,6 +291,7 @@ def test_a_read_in_eager_code() -> None:
         expression="loss.item()",
         on_cuda=False,
         waited_us=Skipped(reason="not applicable on a CPU"),
+        share=1.0,
         identity="model.py\0train\0return Model().step(x)\0item",
     )
     (finding,) = syncs.diagnose((event,))
