@@ -18,7 +18,7 @@ from kgprof.reading.source_text import SourceText
 COMMENT = "  # "
 _LONGEST = 120  # of a call of the program's own that is written again with an argument more
 # what every program of torch may name, or import
-_KNOWN = {*dir(builtins), *sys.stdlib_module_names, "torch", "nn", "DataLoader"}
+_KNOWN = {*dir(builtins), *sys.stdlib_module_names, "torch", "nn", "DataLoader", "..."}
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Scope = _Named | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -32,7 +32,8 @@ def fitted(source: SourceText, finding: m.Finding, fix: str) -> str:
     tree = _parsed(code)
     if tree is None or not _is_made_of_known_names(source, places, tree):
         return ""
-    if not all(_is_in_the_program(source, call) for call in _adding(tree)):
+    adding = (call for call in _open_calls(tree) if call.keywords)
+    if not all(_is_in_the_program(source, call) for call in adding):
         return ""
     if place is None:
         return fix
@@ -68,7 +69,7 @@ def _is_made_of_known_names(
         return True
     own = [place for place in places if source.project.holds(place.file)]
     trees = [(source.tree(place.file), place.line) for place in own]
-    called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    called = {_last(call.func) for call in _open_calls(tree)}
     known = {PurePath(file).stem for file in source.own} | (called & _words(source))
     for its, line in trees:
         known |= visible(its, line)
@@ -116,18 +117,13 @@ def _words(source: SourceText) -> set[str]:
     return words
 
 
-def _adding(tree: ast.Module) -> list[ast.Call]:
-    """The calls that get an argument more: ``f(..., x=1)``."""
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and node.keywords and _is_open(node)
-    ]
+def _open_calls(tree: ast.Module) -> list[ast.Call]:
+    """The calls of the program that are not written out: ``f(...)``, ``f(..., x=1)``."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_open(node)]
 
 
 def _is_open(call: ast.Call) -> bool:
-    first = call.args[0] if call.args else None
-    return isinstance(first, ast.Constant) and first.value is ...
+    return bool(call.args) and ast.unparse(call.args[0]) == "..."
 
 
 def _is_in_the_program(source: SourceText, call: ast.Call) -> bool:
@@ -142,16 +138,20 @@ def _last(function: ast.expr) -> str:
 
 def _stands_there(tree: ast.Module, calls: list[ast.Call]) -> bool:
     """Whether a call at the line has the argument already."""
-    given = {each.arg for call in calls for each in call.keywords}
     match tree.body:
-        case [ast.Assign(targets=[ast.Name(id=argument)], value=ast.Constant())]:
-            return argument in given
+        case [ast.Assign(targets=[ast.Name(id=argument)], value=ast.Constant() as value)]:
+            added = [ast.keyword(argument, value)]
+            return any(_has_all(_given(call), added) for call in calls)
         case [ast.Expr(value=ast.Call() as new)] if _is_open(new) and new.keywords:
             same = [call for call in calls if _last(call.func) == _last(new.func)]
-            has = [{each.arg: ast.unparse(each.value) for each in call.keywords} for call in same]
+            has = [_given(call) for call in same]
             is_default = len(has) == 1 and _is_left_out(has[0], new.keywords)
             return is_default or any(_has_all(its, new.keywords) for its in has)
     return False
+
+
+def _given(call: ast.Call) -> dict[str | None, str]:
+    return {each.arg: ast.unparse(each.value) for each in call.keywords}
 
 
 def _is_left_out(its: dict[str | None, str], keywords: list[ast.keyword]) -> bool:
