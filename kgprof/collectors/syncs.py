@@ -176,6 +176,7 @@ LOADED = (
     "it is called by a DataLoader: keep the tensor on the CPU there, and copy each batch once, in "
     "the loop"
 )
+ASKED = "the program asks for this wait: it reads no value, and only what follows may need it"
 BACKWARD = "torch does not say which operator's backward waits"
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
@@ -343,7 +344,10 @@ def _of_run(
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
         in_loop, later = source.reads_what_it_keeps(site.file, site.line)
-        where = BREAK if (run.key, site.file, site.line) in broken else EAGER
+        # the same line may be read in eager code, too, called from another one
+        is_one_way = len({record.frames for record in seen}) == 1
+        breaks = is_one_way and (run.key, site.file, site.line) in broken
+        where = BREAK if breaks else EAGER
         if in_graph:
             where = COMPILED
         yield Sync(
@@ -743,6 +747,8 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
         return "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     if event.library or event.rule not in _COUNTED:
         return ""
+    if event.cause in WAITS.values():
+        return ASKED
     debug = event.operator == SYNC_DEBUG
     if called_function(event.expression) == "backward" and (debug or event.cause == "nonzero"):
         return BACKWARD

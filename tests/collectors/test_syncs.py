@@ -389,13 +389,32 @@ def test_on_a_gpu_the_same_call_waits() -> None:
     )
 
 
-def test_at_a_graph_break_it_is_said_so() -> None:
+def read_at_a_break(*frames: tuple[Frame, ...]) -> Sync:
     broken = written.run(*written.a_break())
-    frame = Frame(file=written.FILE, line=5, function="report", first_line=4)
-    recording = written_syncs.recording(read(frame))
+    reads = (msgspec.structs.replace(read(), frames=each) for each in frames)
+    recording = written_syncs.recording(*reads)
     run = msgspec.structs.replace(broken, memory=recording.runs[0].memory)
-
     (event,) = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=(run,))))
+    return event
+
+
+BREAKS = Frame(file=written.FILE, line=5, function="report", first_line=4)
+
+
+def test_what_eager_code_reads_at_the_same_line_is_at_no_graph_break() -> None:
+    # given: a line of a model of which the program calls a compiled and an eager copy
+    compiled, eager = (
+        (BREAKS, Frame(file=READ_LINE.file, line=line, function="train", first_line=20))
+        for line in (21, 22)
+    )
+
+    event = read_at_a_break(compiled, eager)
+
+    assert (event.where, event.reads) == ("eager", (2,) * (CALLS - STEADY_FROM))
+
+
+def test_at_a_graph_break_it_is_said_so() -> None:
+    event = read_at_a_break((BREAKS,))
 
     assert (event.where, event.location) == ("break", written.place(*written.PRINT))
     assert syncs.diagnose((event,))[0].message.startswith(
@@ -420,6 +439,15 @@ def test_at_a_graph_break_it_is_said_so() -> None:
 )
 def test_what_is_no_sync_is_no_finding(record: SyncRecord, device: str) -> None:
     assert events(record, device=device) == ()
+
+
+@pytest.mark.parametrize("op", list(syncs.WAITS))
+def test_a_wait_that_the_program_asks_for_gets_no_advice_about_a_value(op: str) -> None:
+    asked = read(op=op, source="python-call", device="cuda", expression="torch.cuda.synchronize()")
+
+    (found,) = findings(asked, device="cuda")
+
+    assert (found.fix, found.no_fix) == ("", syncs.ASKED)
 
 
 def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
