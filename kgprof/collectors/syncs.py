@@ -695,12 +695,13 @@ def _finding(event: Sync) -> m.Finding:
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
-    seldom = seldom and event.share < MOST_OF_THE_TIME
+    is_log = event.share < MOST_OF_THE_TIME
+    is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward
-    is_note = in_backward or (seldom and not event.is_dear)
+    is_note = in_backward or (seldom and not is_dear)
     fix = "" if is_note else _fix(event)
     no_fix = "" if fix else _why_no_code(event, is_note=is_note)
-    if seldom and is_note:
+    if seldom and is_note and is_log:
         no_fix = IN_FEW_STEPS
     return finding(
         rule,

@@ -132,17 +132,26 @@ def test_what_is_read_behind_the_last_step_is_no_rate_of_a_step(
     assert (syncs.syncs_per_step(found, FUSED) > 0) is ("step" in often)
 
 
-@pytest.mark.parametrize(("longer", "is_a_log"), [(1, True), (100, False)])
-def test_steps_that_hold_most_of_the_time_are_no_log(longer: int, is_a_log: bool) -> None:
-    # given: a read in two of forty steps, which are the rollouts of the program
+@pytest.mark.parametrize(
+    ("longer", "each", "level", "is_a_log"),
+    [
+        (1, 9, Level.NOTE, True),
+        (100, 9, Level.WARNING, False),
+        (100, 1, Level.NOTE, False),
+    ],
+)
+def test_steps_that_hold_most_of_the_time_are_no_log(
+    longer: int, each: int, level: Level, is_a_log: bool
+) -> None:
+    # given: reads in two of forty steps, which are the rollouts of the program
     rollouts = (5, 25)
     step_us = tuple(1000.0 * (longer if step in rollouts else 1) for step in range(43))
-    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys(rollouts, 9))
+    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys(rollouts, each))
 
     (found,) = findings(seen, device="cuda", calls=43, step_us=step_us)
 
     assert (found.no_fix == syncs.IN_FEW_STEPS) is is_a_log
-    assert found.level is (Level.NOTE if is_a_log else Level.WARNING)
+    assert found.level is level
 
 
 def test_a_number_that_the_compiler_reads_is_no_sync_of_the_program() -> None:
