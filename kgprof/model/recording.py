@@ -185,7 +185,6 @@ class ScriptRun(Model):
     rank: int | None = None  # under torchrun
     launched: tuple[Launched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
-    module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
     # what an optimizer's step calls, often several times: "closure (train.py:12)"
     closure: str = ""
     notes: tuple[str, ...] = ()

@@ -132,7 +132,7 @@ def test_nothing_is_offered_as_code_that_was_not_tried(steps: int) -> None:
     texts = {written.FILE: SourceFile(sha256="", text="out = model(x)\n")}
     records = CompileRecords(records=(), sources=Sources(files=texts))
     step = "a call of the outermost nn.Module" if steps else ""
-    script = ScriptRun(step=step, steps=steps, counted={}, module="self.net")
+    script = ScriptRun(step=step, steps=steps, counted={})
     eager = msgspec.structs.replace(run(AS_IS, compiled=0), records=records, script=script)
 
     (found,) = nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(eager))))
@@ -148,7 +148,6 @@ def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_wr
         step="a call of the outermost nn.Module",
         steps=20,
         counted={},
-        module="net",
         compile_call="train.py:12",
         was_asked=True,
     )
