@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 383_057
+MOST_SIZE = 383_421
 CEILINGS = {
     "nodes per statement": 9.02,
     "nodes of the median function": 81,
     "conditional expressions per 1,000 lines": 27.1,
-    meters.CLASSES: 751,
-    meters.COPIED: 1683,
-    meters.SKIPPED: 387,
+    meters.CLASSES: 750,
+    meters.COPIED: 1681,
+    meters.SKIPPED: 386,
     meters.LONG_LINES: 3,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a

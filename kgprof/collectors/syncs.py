@@ -834,61 +834,41 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     except (SyntaxError, ValueError):
         return ""
     match statement:
-        case (
-            ast.AugAssign(target=ast.Name() as name, value=kept)
-            | ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(attr="append", value=ast.Name() as name), args=[kept]
-                )
-            )
+        case ast.AugAssign(target=ast.Name(id=name), value=kept):
+            later = f"a tensor: use float({name})"
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name)), args=[kept])
         ):
-            many, appends = isinstance(kept, ast.List | ast.Tuple), isinstance(statement, ast.Expr)
-            later = "tensors: read them" if appends else f"a tensor: use float({ast.unparse(name)})"
-            if many != appends:  # so that the list holds the tensors themselves
-                later = f"tensors: use torch.stack({ast.unparse(name)}).tolist()"
-            later += f" from line {read_in} on" if read_in else " after the loop"
+            later = f"tensors: use torch.stack({name}).tolist()"
         case _:
             return ""
-    code, before = ast.unparse(statement), ast.unparse(kept)
-    detached = _Detached(ast.dump(read), keeps=isinstance(statement, ast.Expr))
-    code = code.replace(before, ast.unparse(detached.visit(kept)))
-    return f"{code}  # {later}" if detached.found else ""
+    later += f" from line {read_in} on" if read_in else " after the loop"
+    appends = isinstance(statement, ast.Expr)
+    before, tensor = ast.unparse(kept), _without_reads(kept, ast.dump(read), appends)
+    code = ast.unparse(statement).replace(before, ast.unparse(tensor))
+    return f"{code}  # {later}" if ast.dump(read) not in ast.dump(tensor) else ""
 
 
-class _Detached(ast.NodeTransformer):
-    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a
-    function or a text would read the tensor all the same.
-
-    ``keeps``: a list keeps it, so that a tensor that an object owns is copied: a later step may
-    write to it.
-    """
-
-    def __init__(self, read: str, *, keeps: bool) -> None:
-        self._read = read
-        self._keeps = keeps
-        self.found = False
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        match node:
-            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if (
-                ast.dump(node) == self._read
-            ):
-                pass
-            case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
-                pass
-            case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
-                own = isinstance(getattr(node, "op", None), ast.Mod | ast.Not)
-                return node if own else self.generic_visit(node)
-            case _:
-                return node
-        self.found = self.found or ast.dump(node) == self._read
-        match tensor:
-            case ast.Call(func=ast.Attribute(value=owned, attr="detach")):
-                detached = tensor
-            case owned:
-                detached = _called(tensor, "detach")
-        is_owned = isinstance(owned, ast.Attribute | ast.Subscript)
-        return _called(detached, "clone") if self._keeps and is_owned else detached
+def _without_reads(value: ast.expr, read: str, keeps: bool) -> ast.expr:
+    """Takes out reads that only arithmetic lies around: a function or a text would read the tensor
+    all the same. ``keeps``: a list keeps it, so that a tensor that an object owns is copied: a
+    later step may write to it."""
+    match value:
+        case ast.BinOp(left, op, right) if not isinstance(op, ast.Mod):
+            left, right = (_without_reads(each, read, keeps) for each in (left, right))
+            return ast.BinOp(left, op, right)
+        case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
+            pass
+        case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(value) == read:
+            pass
+        case _:
+            return value
+    if not ast.unparse(tensor).endswith(".detach()"):
+        tensor = _called(tensor, "detach")
+    is_owned = isinstance(tensor, ast.Call) and isinstance(
+        getattr(tensor.func, "value", None), ast.Attribute | ast.Subscript
+    )
+    return _called(tensor, "clone") if keeps and is_owned else tensor
 
 
 def _called(value: ast.expr, method: str) -> ast.Call:

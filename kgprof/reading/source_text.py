@@ -4,7 +4,6 @@ function's ``def`` is."""
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
@@ -27,7 +26,6 @@ from kgprof.reading.project import ProjectFiles
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
 LAMBDA = "<lambda>"  # as a code object names it
-_IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
@@ -146,11 +144,10 @@ class _Definition(m.Model):
 
 
 class Loop(m.Model):
-    """A loop statement of a file: its lines, and what its body calls by a name of the program."""
+    """The lines of a loop statement of a file."""
 
     first: int
     last: int
-    calls: tuple[str, ...]
 
     def holds(self, line: int) -> bool:
         return self.first <= line <= self.last
@@ -217,7 +214,7 @@ class SourceText:
         for node in ast.walk(self.tree(file)):
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 last = node.end_lineno or node.lineno
-                yield Loop(first=node.lineno, last=last, calls=_called_in(node))
+                yield Loop(first=node.lineno, last=last)
 
     def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int]:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
@@ -633,16 +630,6 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
-
-
-def _called_in(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, ...]:
-    """Names the functions and modules of the program that the body calls: ``cell`` and
-    ``self.cell``, no builtin, nothing that the loop itself binds and no method of a variable."""
-    names = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
-    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    called = (name for statement in loop.body for name, _ in _calls(statement))
-    own = (name for name in called if name not in bound and not hasattr(builtins, name))
-    return tuple(dict.fromkeys(name for name in own if _IS_OWN.fullmatch(name)))
 
 
 def _may_bind(text: str, name: str) -> bool:
