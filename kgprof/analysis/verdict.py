@@ -347,9 +347,7 @@ def verdict(
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
     eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
-    acted_on = {each.finding for each in actions}
-    silent = [f for f in eager if f.fingerprint not in acted_on]
-    trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *silent))))
+    trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *eager))))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         if expired or lead or doubts:
@@ -357,7 +355,7 @@ def verdict(
         status = max(statuses, key=WORST_LAST.index)
         # an action has the long sentence of what compiling costs, and that is enough
         costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
-        others = [f for f in findings if f.fingerprint not in costs and f not in silent]
+        others = [f for f in findings if f.fingerprint not in costs and f not in eager]
         notes = (*expired, *_by_message(others))
         return m.Verdict(status=status, lead=lead, text=text, trust=trust, reasons=_once(notes))
     (status, headline), *more = headlines

@@ -36,7 +36,6 @@ NOTHING_MEASURED = m.Rule(
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.UNFUSED,),
 )
 RULES = (NOTHING_MEASURED,)
 
