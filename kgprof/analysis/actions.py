@@ -112,17 +112,15 @@ def _found(
     run: m.RunReport, findings: m.Findings, idle_us: float | None, step_us: float | None
 ) -> Iterator[m.Action]:
     """What one habit comes to is one action: its sites together save at most what a sync can."""
-    limiting = _limiting(run)
     habits: dict[tuple[object, ...], list[m.Finding]] = defaultdict(list)
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
-        relieves = not limiting.isdisjoint(rule.relieves)
-        gains = relieves and finding.run is None and bool(finding.fix)
-        unsuited = rule.topic in NOT_ABOUT_SPEED and not gains
-        if finding.run not in (run.key, None) or finding.accepted or unsuited or _is_over(finding):
+        if finding.run not in (run.key, None) or finding.accepted or _is_over(finding):
+            continue
+        if rule.topic in NOT_ABOUT_SPEED:
             continue
         saves = _bound(run, finding, rule, idle_us)
-        if isinstance(saves, m.Saving) or gains or _asks_for_something(finding):
+        if isinstance(saves, m.Saving) or _asks_for_something(finding):
             habits[_habit(finding), isinstance(saves, m.Saving)].append(
                 replace(finding, saves=saves)
             )

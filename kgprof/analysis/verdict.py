@@ -25,7 +25,11 @@ from kgprof.wording import and_more, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
-GO_ON = (m.RunPhase.ANOTHER_KIND_AND_AFTER, m.RunPhase.OTHERS_AND_AFTER)
+GO_ON = (
+    m.RunPhase.ANOTHER_KIND_AND_AFTER,
+    m.RunPhase.OTHERS_AND_AFTER,
+    m.RunPhase.STEP_AND_AFTER,
+)
 
 
 class Remark(m.Model, kw_only=False):
@@ -99,13 +103,14 @@ def _untimed(runs: m.Runs) -> Remark:
 
 def _small_part(runs: Sequence[m.RunReport]) -> str:
     """Say of the one script that more of it lies in another kind of step, or in other optimizers'
-    steps, than in its own; else nothing."""
+    steps, than in its own, or most of it behind them; else nothing."""
     if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
         return ""
     account = runs[0].account
     phase = max(GO_ON, key=account.share)
     others = account.share(phase)
-    if others <= account.share(m.RunPhase.STEPS):
+    is_early = phase is m.RunPhase.STEP_AND_AFTER and others < SPOILED_FROM
+    if others <= account.share(m.RunPhase.STEPS) or is_early:
         return ""
     counted = f"what is counted as a step is {runs[0].script.step}"
     return f"{short(100 * others, 2)} % of the run is {account.words(phase)}; {counted}"
@@ -340,9 +345,7 @@ def verdict(
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
     eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
-    acted_on = {each.finding for each in actions}
-    silent = [f for f in eager if f.fingerprint not in acted_on]
-    trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *silent))))
+    trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *eager))))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         if expired or lead or doubts:
@@ -350,7 +353,7 @@ def verdict(
         status = max(statuses, key=WORST_LAST.index)
         # an action has the long sentence of what compiling costs, and that is enough
         costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
-        others = [f for f in findings if f.fingerprint not in costs and f not in silent]
+        others = [f for f in findings if f.fingerprint not in costs and f not in eager]
         notes = (*expired, *_by_message(others))
         return m.Verdict(status=status, lead=lead, text=text, trust=trust, reasons=_once(notes))
     (status, headline), *more = headlines

@@ -26,11 +26,9 @@ CACHE_BYPASSED = m.Rule(
     ),
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
-        "The finding gives torch's reason. An operator of control flow (cond, while_loop, scan): "
-        "express it with others that can be cached (cond: torch.where over both results), or "
-        "compile what is before and behind it apart, so that this is cached (a compiled function "
-        "that a compiled one calls is a part of its graph). A custom pass of Inductor: make it a "
-        "torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
+        "The finding gives torch's reason. If it is an operator, compile what is before and behind "
+        "it apart, so that this is cached (a compiled function that a compiled one calls is a part "
+        "of its graph). If it is an option, each process compiles this graph while that is set."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),
@@ -39,6 +37,14 @@ CACHE_BYPASSED = m.Rule(
     symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
+CONTROL_FLOW = (
+    "an operator of control flow: express it with others that can be cached (cond: torch.where "
+    "over both results), or compile what is before and behind it apart"
+)
+CUSTOM_PASS = (
+    "a custom pass of Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a "
+    "uuid()"
+)
 AUTOCAST_AROUND = (
     "with torch.autocast(...):  # around the call of the compiled function, and no longer in it; "
     "not tried"
@@ -56,6 +62,7 @@ FUNCTIONS_TOO = (
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
 _OUTCOMES = ("hit", "miss", "bypass")
 _ENTERS_AUTOCAST = "_enter_autocast"  # torch's function for a with block in the graph
+_IS_CONTROL_FLOW = re.compile(r"\b(?:cond|while_loop|scan)\b")
 _CALLS_A_FUNCTION = "autograd_function_apply"  # torch's operator for a torch.autograd.Function
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
@@ -128,6 +135,14 @@ def _fix(use: CacheUse) -> str:
     return AUTOCAST_AROUND if enters else ""
 
 
+def _why_no_code(use: CacheUse) -> str:
+    if use.library:
+        return OF_A_LIBRARY
+    if _IS_CONTROL_FLOW.search(use.reason):
+        return CONTROL_FLOW
+    return CUSTOM_PASS if "custom pass" in use.reason else ""
+
+
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     """One finding a function, for all the caches that refused it."""
     findings = []
@@ -149,7 +164,7 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
                 f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
                 first.identity,
                 level=m.Level.NOTE if first.library else None,
-                no_fix=OF_A_LIBRARY if first.library and not fix else "",
+                no_fix="" if fix else _why_no_code(first),
                 fix=fix,
                 library=first.library,
                 count=len({use.compile_id for use in uses}),

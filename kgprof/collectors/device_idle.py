@@ -89,9 +89,8 @@ DEVICE_IDLE = m.Rule(
     remedy=(
         "See what the CPU did meanwhile (the finding's detail and the table of idle time): take "
         f"syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
-        "or give each step more work. If the GPU mostly waits for launches, the step's inputs keep "
-        "their sizes, and no finding says why it cannot, replay the step as one CUDA graph "
-        "(mode='reduce-overhead')."
+        "or give each step more work. Where sizes and numbers stay the same from call to call, "
+        "torch.compile is worth a try."
     ),
     topic=m.Topic.TIME,
     seen_in=(_SEEN_IN,),

@@ -258,7 +258,7 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     records, lacking = _of_hooks(run)
     if records is None or lacking:
         return  # the breakdown says so
-    if script is not None and script.traced:
+    if script is not None and (script.traced or script.goes_on):
         return  # other steps
     waited, certain = run.once(waits_of_trace)
     if not waited:

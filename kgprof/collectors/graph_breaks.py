@@ -118,6 +118,10 @@ _JUMPED = "attempted to jump with "
 _NEVER_TRACED_BY_TORCH = re.compile(r"filename: `[^`]*[/\\]torch[/\\]_compile\.py`")
 _FORCE_SKIPPED = "skip reason: file is force-skipped"
 _ON_PURPOSE = "torch._dynamo.graph_break"
+REPLAYED = (
+    "the calls of what is compiled are a small part of the run: it goes on with replays of CUDA "
+    "graphs of its own, in which a break costs nothing"
+)
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 _MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
 _REGISTERS_FAKE = re.compile(
@@ -153,6 +157,7 @@ class GraphBreak(Event):
     # the project's other lines that lead to the same line of a library
     ways_in: tuple[m.Location, ...] = ()
     cost: m.FindingCost | m.Skipped
+    is_replayed: bool = False  # the program goes on with replays of CUDA graphs that it recorded
 
 
 # ---------------------------------------------------------------- reading records
@@ -503,7 +508,14 @@ def _graph_break(
         cost=between_graphs(run, broken)
         if run
         else m.Skipped("the Recording has no run of this name"),
+        is_replayed=run is not None and _is_replayed(run.record),
     )
+
+
+def _is_replayed(run: m.RunRecord) -> bool:
+    if run.script is None or not run.script.goes_on or isinstance(run.memory, m.Skipped):
+        return False
+    return any(sum(graph.replays.values()) > run.script.steps for graph in run.memory.graphs)
 
 
 def _compiled_function(trace: RunTrace, record: BreakRecord) -> str:
@@ -586,20 +598,23 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         if event.ways_in
         else ""
     )
+    no_fix = INTENDED if event.refusal.intended else ""
+    if event.is_replayed:
+        no_fix = REPLAYED
     return finding(
         GRAPH_BREAK,
         event,
         f"{what}{where}: {cause.words}{met}",
         event.identity,
         ordinal,
-        level=m.Level.NOTE if event.refusal.intended else None,
+        level=m.Level.NOTE if no_fix else None,
         count=event.records,
         library=event.library,
         refusal=event.refusal,
         related=event.ways_in,
         detail=detail_of(cause),
         names=(cause.operator,) if cause.operator else (),
-        no_fix=INTENDED if event.refusal.intended else "",
+        no_fix=no_fix,
         cost=event.cost,
     )
 

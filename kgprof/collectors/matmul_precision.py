@@ -1,7 +1,6 @@
 """Whether matmuls and attention run on the tensor cores that the card has."""
 
 import re
-import statistics
 from collections.abc import Iterator
 
 import numpy as np
@@ -122,8 +121,6 @@ class SlowProducts(Event):
     launches: int  # in all of ``extent``
     extent: Extent
     largest: str  # the kernel that took most of it
-    # how many times as fast the card was measured to multiply otherwise; None: not measured
-    rate: float | None
     idle_share: float  # of the step: the GPU's
     # of attention: more of its work runs in the backward pass, which is not told apart
     backward: bool
@@ -140,7 +137,6 @@ def collect(run: RunEvidence) -> Iterator[SlowProducts]:
     ):
         return
     columns = traced.columns
-    ceilings = run.whole.recording.ceilings
     math = traced.launched_under(columns.named(_MATH_ATTENTION))
     cudnn = traced.launched_under(columns.named(*_OF_CUDNN))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math & ~cudnn
@@ -148,11 +144,11 @@ def collect(run: RunEvidence) -> Iterator[SlowProducts]:
     # allowed for matmuls: cuBLAS chose the other kernels
     allowed, in_half = (tf32 & ~cudnn).any(), traced.matching(IN_HALF).any()
     kinds = (
-        (FLOAT32_ON_CUDA_CORES, simt & ~allowed, _ratio(ceilings, "tf32", "float32")),
-        (MATH_ATTENTION, math, None),
-        (NO_AUTOCAST, tf32 & ~in_half, _ratio(ceilings, "bfloat16", "tf32")),
+        (FLOAT32_ON_CUDA_CORES, simt & ~allowed),
+        (MATH_ATTENTION, math),
+        (NO_AUTOCAST, tf32 & ~in_half),
     )
-    for rule, which, rate in kinds:
+    for rule, which in kinds:
         events = traced.work.events[which]
         if not len(events):
             continue
@@ -164,22 +160,9 @@ def collect(run: RunEvidence) -> Iterator[SlowProducts]:
             launches=len(events),
             extent=traced.extent,
             largest=columns.names[int(np.argmax(totals))],
-            rate=rate,
             idle_share=traced.without_work_us / traced.extent.step_us,
             backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
         )
-
-
-def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | None:
-    """Of the measured rates of a matmul in two types."""
-    if isinstance(ceilings, m.Skipped):
-        return None
-    rates = {
-        one.dtype: statistics.median(one.per_s)
-        for one in ceilings.measured
-        if one.operation == m.MATMUL
-    }
-    return rates[fast] / rates[slow] if fast in rates and rates.get(slow) else None
 
 
 _TEXTS = {
@@ -216,11 +199,4 @@ def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.rule is NO_AUTOCAST and event.idle_share >= OFTEN_IDLE:
         idle = f"the GPU is idle {100 * event.idle_share:.0f} % of the step"
         return m.Skipped(f"autocast launches more kernels, and {idle}")
-    if event.rate is None:
-        return event.extent.saving(event.device_us, "all of these kernels' GPU time")
-    saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)
-    how = (
-        f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on "
-        "this card's matmuls"
-    )
-    return event.extent.saving(saved_us, how)
+    return event.extent.saving(event.device_us, "all of these kernels' GPU time")

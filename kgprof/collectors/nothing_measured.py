@@ -5,9 +5,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures.traced_steps import TracedSteps, traced_steps
-from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText
 from kgprof.wording import plural
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
@@ -29,21 +27,18 @@ NOTHING_MEASURED = m.Rule(
     ),
     remedy=(
         "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof "
-        "compile a function's step with --mode default. If no time was measured, the run's log "
-        "says how its process ended."
+        "compile a function's step with --mode default. Where sizes and numbers stay the same from "
+        "call to call, torch.compile is worth a try: kgprof sweep compares it with eager. If no "
+        "time was measured, the run's log says how its process ended."
     ),
     topic=m.Topic.COVERAGE,
     seen_in=((),),
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.UNFUSED,),
 )
 RULES = (NOTHING_MEASURED,)
 
-_BEFORE_STEPS = (
-    "in the script, before the first step; if its class matters, its own .compile() instead"
-)
 SPARSE = "torch.compile was not tried: the steps work on sparse tensors, which it does not support"
 RNN = (
     "torch.compile was not tried: it leaves nn.GRU, nn.LSTM and nn.RNN, which the steps call, in "
@@ -66,9 +61,6 @@ class CoverageEvent(m.Model):
     workers: int = 0  # processes of a script's data loaders
     hidden: str = ""  # of a program that asks for a compilation: why there was none
     never: str = ""  # of a script: its torch.compile, which no call reached
-    # of a script: compiles its module or the method that it calls, else the function that its loop
-    # calls
-    fix: str = ""
     uncompiled: str = ""  # what its traced steps on a GPU do that torch.compile does not support
 
 
@@ -94,11 +86,9 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     options = evidence.recording.header.options
-    # what is compiled already, and runs eagerly, is not to be compiled once more
-    called = {trace.run for trace in evidence.compilers if compiled_callables.callables(trace)}
     events = []
     uncompiled = {run.key: _uncompiled(run) for run in evidence.on_gpu}
-    for run, source in ((each.record, each.source) for each in evidence.runs):
+    for run in (each.record for each in evidence.runs):
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
@@ -121,7 +111,6 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             beside = (
                 () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             )
-            fix = "" if run.key in called else _to_compile(script, source)
             event = msgspec.structs.replace(
                 event,
                 launched=script.work_is_in,
@@ -129,7 +118,6 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
                 workers=script.workers,
                 hidden=off or script.why_nothing_compiled(options.workload),
                 never="" if off else _never_called(run, script),
-                fix=fix,
             )
         events.append(event)
     return tuple(events)
@@ -142,16 +130,6 @@ def _uncompiled(run: RunEvidence) -> str:
     if traced.have_sparse_tensors:
         return SPARSE
     return RNN if traced.rnn_calls else ""
-
-
-def _to_compile(script: m.ScriptRun, source: SourceText) -> str:
-    """Gives the line that would compile the script's module or function."""
-    if script.is_one_window and (function := source.looped):
-        return f"@torch.compile  # above the line def {function}(...)"
-    name = script.module or source.trained if script.step else ""
-    if not name:
-        return ""
-    return f"{name} = torch.compile({name})  # {_BEFORE_STEPS}"
 
 
 def _switched_off(run: m.RunRecord) -> str:
@@ -219,11 +197,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
     found = _finding(m.Level.NOTE, None, message, "as-it-stands")
-    if why := next((event.uncompiled for event in events if event.uncompiled), ""):
-        return (msgspec.structs.replace(found, no_fix=why),)
-    fixes = [event.fix for event in events]
-    fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""
-    return (msgspec.structs.replace(found, fix=fix),)
+    why = next((event.uncompiled for event in events if event.uncompiled), "")
+    return (msgspec.structs.replace(found, no_fix=why),)
 
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:

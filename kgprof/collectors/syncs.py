@@ -146,6 +146,7 @@ CAUSES = {
 }
 # of the steps: a log that is written every eighth step or more rarely reads as often
 SELDOM = 1 / 8
+MOST_OF_THE_TIME = 0.5  # of the steps: what happens in these is no log's
 WORTH_SHARE = 0.05  # of the time of all steps: reads that take more are no log's
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
@@ -175,6 +176,7 @@ LOADED = (
     "it is called by a DataLoader: keep the tensor on the CPU there, and copy each batch once, in "
     "the loop"
 )
+ASKED = "the program asks for this wait: it reads no value, and only what follows may need it"
 BACKWARD = "torch does not say which operator's backward waits"
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
@@ -228,7 +230,7 @@ class Sync(Event):
     cause: str
     where: str
     reads: tuple[int, ...]  # of each call after warm-up
-    steps: int  # how many these are; 0: the program is one window
+    steps: int  # how many these are; 0: the program is one window, or goes on behind its steps
     operator: str
     # the innermost line of a library that reads, where it is not the project's own
     library: m.PackageLine | None
@@ -242,6 +244,8 @@ class Sync(Event):
     read_in: int = 0  # the first line behind that loop that reads it, if there is one
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
     is_loaded: bool = False  # by a DataLoader, which calls this line
+    # of the time of the steps, what passed in those that read; not of the last, which has no end
+    share: float = 0.0
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
 
     @property
@@ -298,7 +302,9 @@ def _of_run(
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
-    window = run.record.script is not None and run.record.script.is_one_window
+    script = run.record.script
+    is_window = script is not None and script.is_one_window
+    goes_on = script is not None and script.goes_on
     is_pinned = _copies_pinned_memory(run)
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(
@@ -307,10 +313,14 @@ def _of_run(
             continue  # torch's own way to a value that is read at this line anyway
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
-        is_script = run.record.script is not None
+        window = is_window
+        if goes_on and _is_behind_the_steps(seen, len(memory.step_us)):
+            window = True
+            every = range(m.BEFORE_THE_FIRST, len(memory.step_us))
+            reads = [int(max(map(sum, _by_source(seen, every, False))))]
         # torch reads several times for one text
         texts = [min(count, 1) for count in reads] if _is_printed(seen[0]) else reads
-        if sum(texts) <= window or (is_script and _is_read_at_the_end(texts)):
+        if sum(texts) <= window or (script is not None and _is_read_at_the_end(texts)):
             continue  # what a whole program reads once is its result
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
@@ -334,7 +344,10 @@ def _of_run(
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         waited_us = _waited(seen, steady, on_cuda)
         in_loop, later = source.reads_what_it_keeps(site.file, site.line)
-        where = BREAK if (run.key, site.file, site.line) in broken else EAGER
+        # the same line may be read in eager code, too, called from another one
+        is_one_way = len({record.frames for record in seen}) == 1
+        breaks = is_one_way and (run.key, site.file, site.line) in broken
+        where = BREAK if breaks else EAGER
         if in_graph:
             where = COMPILED
         yield Sync(
@@ -355,11 +368,25 @@ def _of_run(
             read_in=later,
             is_pinned=is_pinned,
             is_loaded=any(record.loads for record in seen),
+            share=0.0 if window else _share(reads, memory.watched_us),
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
             waited_us=waited_us,
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _is_behind_the_steps(seen: Sequence[m.SyncRecord], steps: int) -> bool:
+    """Whether a line reads most often after the last step began, in a program that goes on."""
+    by_source = _by_source(seen, range(steps), False)
+    counts: list[float] = [max(of_step) for of_step in zip(*by_source, strict=True)]
+    return counts[-1] >= OFTEN and counts[-1] > max(counts[:-1], default=0)
+
+
+def _share(reads: Sequence[int], step_us: Sequence[float]) -> float:
+    ended = list(zip(reads, step_us, strict=True))[:-1]
+    total = sum(us for _, us in ended)
+    return sum(us for count, us in ended if count) / total if total else 0.0
 
 
 def _is_dear(
@@ -600,13 +627,19 @@ def _closed(expression: str) -> str:
 def syncs_per_step(events: Sequence[Sync], run: m.RunKey) -> float:
     """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
     return sum(
-        event.reads_per_step for event in events if event.run == run and event.rule in _COUNTED
+        event.reads_per_step
+        for event in events
+        if event.run == run and event.rule in _COUNTED and event.steps
     )
 
 
 def syncs_of_steps(events: Sequence[Sync], run: m.RunKey) -> list[int]:
     """The same of each step after warm-up, with the waits for a clock; empty without any."""
-    counted = (event.reads for event in events if event.run == run and event.rule != WOULD_SYNC.id)
+    counted = (
+        event.reads
+        for event in events
+        if event.run == run and event.rule != WOULD_SYNC.id and event.steps
+    )
     return [sum(of_step) for of_step in zip(*counted, strict=True)]
 
 
@@ -615,7 +648,7 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
     one between them."""
     reads: dict[str, float] = defaultdict(float)
     for event in events:
-        if event.run == run and event.rule in _COUNTED:
+        if event.run == run and event.rule in _COUNTED and event.steps:
             reads[fingerprint(event.rule, event.run, event.identity)] += event.reads_per_step
     return dict(reads)
 
@@ -651,7 +684,7 @@ def _finding(event: Sync) -> m.Finding:
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
     elif not event.steps:
-        cost = m.Skipped("the program has no steps to count")
+        cost = m.Skipped("it is not counted by step")
     else:
         cost = m.FindingCost(
             value=waited_a_step(event.waited_us),
@@ -662,11 +695,13 @@ def _finding(event: Sync) -> m.Finding:
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
+    is_log = event.share < MOST_OF_THE_TIME
+    is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward
-    is_note = in_backward or (seldom and not event.is_dear)
+    is_note = in_backward or (seldom and not is_dear)
     fix = "" if is_note else _fix(event)
     no_fix = "" if fix else _why_no_code(event, is_note=is_note)
-    if seldom and is_note:
+    if seldom and is_note and is_log:
         no_fix = IN_FEW_STEPS
     return finding(
         rule,
@@ -713,6 +748,8 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
         return "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     if event.library or event.rule not in _COUNTED:
         return ""
+    if event.cause in WAITS.values():
+        return ASKED
     debug = event.operator == SYNC_DEBUG
     if called_function(event.expression) == "backward" and (debug or event.cause == "nonzero"):
         return BACKWARD

@@ -185,7 +185,6 @@ class ScriptRun(Model):
     rank: int | None = None  # under torchrun
     launched: tuple[Launched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
-    module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
     # what an optimizer's step calls, often several times: "closure (train.py:12)"
     closure: str = ""
     notes: tuple[str, ...] = ()
@@ -224,6 +223,11 @@ class ScriptRun(Model):
             return stands
         processes = plural(self.workers, "worker process", "worker processes")
         return f"{stands}; num_workers=0 in the DataLoader shows whether its {processes} compile"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether most of its loop lies behind what was counted as a step."""
+        return isinstance(self.account, ScriptAccount) and self.account.goes_on
 
     @property
     def is_one_window(self) -> bool:

@@ -48,13 +48,6 @@ FILLED = frozenset(  # by a kernel of the device
     )
 )
 _FACTORIES = FILLED | {f"torch.{name}" for name in ("as_tensor", "from_numpy", "tensor")}
-_NO_WORK = _FACTORIES | {
-    f"torch.{name}"
-    for name in (
-        *("Generator", "device", "load", "manual_seed"),
-        *("no_grad", "save", "set_num_threads"),
-    )
-}
 
 
 def is_made_in(expression: str) -> bool:
@@ -493,40 +486,6 @@ class SourceText:
         return tuple(dict.fromkeys(found or computed))
 
     @property
-    def trained(self) -> str:
-        """What the program calls of the first module whose ``parameters()`` it asks for: ``model``
-        itself, also where it is given to a function that calls it, or a method that the program
-        defines, ``agent.act``. Empty where its own files do not show it; of what trains nothing
-        ``model``, if something of that name is called."""
-        trees = [self.tree(file) for file in self.own]
-        calls = [call for tree in trees for call in _calls(tree)]
-        called = [name for name, _ in calls]
-        defined = {each.name for file in self.own for each in _definitions(self._text(file))}
-        functions = (
-            node for tree in trees for node in ast.walk(tree) if isinstance(node, _Function)
-        )
-        calling = {
-            f.name
-            for f in functions
-            if {a.arg for a in f.args.args} & {name for name, _ in _calls(f)}
-        }
-        for owner in (
-            name.removesuffix(".parameters") for name in called if name.endswith(".parameters")
-        ):
-            # a module looks at its own: whoever trains it knows it by another name
-            if owner == "self":
-                continue
-            if owner in called or any(
-                owner in given and name.rpartition(".")[2] in calling for name, given in calls
-            ):
-                return owner
-            if methods := [
-                name for name in called if name in (f"{owner}.{method}" for method in defined)
-            ]:
-                return methods[0]
-        return "model" if "model" in called else ""
-
-    @property
     def packs_sequences(self) -> bool:
         """Whether the program packs sequences: torch traces no RNN that is given such."""
         return bool(self._with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
@@ -566,31 +525,6 @@ class SourceText:
             method == "eval" or (method == "train" and given) for _, _, method, given in parts
         )
         return owners.pop() if both and len(owners) == 1 and min(owners).isidentifier() else ""
-
-    @property
-    def looped(self) -> str:
-        """The only function of torch's operators that a loop of the program calls; empty where
-        there are several. Not one that trains by itself, or that only loads, saves or makes
-        tensors."""
-        trees = [self.tree(file) for file in self.own]
-        loops = [
-            node
-            for tree in trees
-            for node in ast.walk(tree)
-            if isinstance(node, ast.For | ast.While)
-        ]
-        again = (
-            each for loop in loops for each in (loop.body if isinstance(loop, ast.For) else [loop])
-        )
-        called = {name for each in again for name, _ in _calls(each)}
-        functions = [
-            node
-            for tree in trees
-            for node in tree.body
-            if isinstance(node, _Function) and node.name in called
-        ]
-        working = [f.name for f in functions if _works({name for name, _ in _calls(f)})]
-        return working[0] if len(working) == 1 else ""
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
@@ -696,12 +630,6 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
-
-
-def _works(called: set[str]) -> bool:
-    """Whether a function of these calls is worth compiling."""
-    operators = {name for name in called - _NO_WORK if name.startswith(("torch.", "F."))}
-    return bool(operators) and not any(name.endswith(".backward") for name in called)
 
 
 def _may_bind(text: str, name: str) -> bool:

@@ -2,14 +2,17 @@
 what outlives one.
 
 A graph reads and writes the addresses that it was captured with. What it read is known from the
-operators that ran in the capture; under which variables of the program it stood, from the frames
-above (local and global variables, and the attributes of what they hold). At each replay, a storage
+operators that ran in the capture and took a tensor that Python knew before it began: compiled code
+allocates without an operator, in the graph's own memory. Under which variables of the program it
+stood, is known from the frames above (local and global variables, and the attributes of what they
+hold). At each replay, a storage
 that is gone was freed; one that none of its variables holds any more, to which nothing was written
 since the last replay, while one of them holds another tensor of its kind, was rebound. What only a
 list, a dict or a frame that has returned held is followed until it is freed, and no further; a
 write through ``.data`` or by an extension that tells no version is not seen.
 """
 
+import gc
 import inspect
 import sys
 import weakref
@@ -138,6 +141,7 @@ class _Graph(OperatorWatch):
         super().__init__()  # type: ignore[no-untyped-call]
         self._made, self._device, self._above = made, device, above
         self._captured = (call, tuple(map(described, frames)))
+        self._before = self._storages()
         self._inputs: dict[int, _Read] = {}  # by storage
         self._outputs: list[tuple[weakref.ref[torch.Tensor], m.Frame, list[int]]] = []
         self._replays: Counter[int] = Counter()  # by step
@@ -148,14 +152,21 @@ class _Graph(OperatorWatch):
         found = func(*args, **(kwargs or {}))
         frames = self._above()
         at = described(frames[0]) if frames else self._captured[1][0]
+        taken = set()
         for tensor, storage in self._stored((args, kwargs)):
-            if storage.cdata not in self._made:
+            taken.add(storage.cdata)
+            if storage.cdata in self._before and storage.cdata not in self._made:
                 self._inputs.setdefault(storage.cdata, _Read(storage, tensor, at))
         for tensor, storage in self._stored(found):
-            if storage.cdata not in self._inputs:
+            if storage.cdata not in taken:
                 self._made[storage.cdata] = storage
                 self._outputs.append((weakref.ref(tensor), at, []))
         return found
+
+    def _storages(self) -> dict[int, StorageWeakRef]:
+        """Those of all tensors that Python knows."""
+        known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+        return {storage.cdata: storage for _, storage in self._stored(known)}
 
     def _stored(self, values: Any) -> Iterator[tuple[torch.Tensor, StorageWeakRef]]:
         for value in tree_leaves(values):
@@ -167,6 +178,12 @@ class _Graph(OperatorWatch):
     def find_holders(self, frames: Stack) -> None:
         """At the end of the capture: the variables that hold what it read, and the results that
         somebody holds."""
+        self._made.update(
+            (cdata, storage)
+            for cdata, storage in self._storages().items()
+            if cdata not in self._before
+        )
+        self._before = {}
         self._outputs = [output for output in self._outputs if output[0]() is not None]
         for frame in frames:
             for name, value in [*_locals(frame).items(), *frame.f_globals.items()]:

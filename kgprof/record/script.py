@@ -602,7 +602,6 @@ class Capture:
             launched=tuple(self._launchers.found),
             checkpoints=tuple(self._checkpoints.found),
             closure=self._closure(),
-            module=self._module() if kind is Kind.MODULE else "",
             loop=self._marks.iterations.loop if kind is Kind.ITERATION else None,
             account=self._accounted(unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
@@ -646,11 +645,6 @@ class Capture:
 
     def _files(self) -> Mapping[str, m.SourceFile]:
         return project_sources.gather((), self._project, imported=True).files
-
-    def _module(self) -> str:
-        """That is called most, if the program itself calls it."""
-        ((file, name), _), *_ = self._marks.callers.most_common(1)
-        return name if self._project.holds(file) else ""
 
     def _closure(self) -> str:
         """The program's own one, in which it can say where a step begins."""

@@ -6,15 +6,12 @@ Everything that a source writes down is labelled with the number of *marks* so f
 kind; when the choice is made, a label becomes the number of the step.
 """
 
-import ast
-import contextlib
 import os
 import sys
 import time
 import weakref
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
@@ -31,7 +28,7 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
-from kgprof.record.python_stack import expression_at, upwards
+from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, aside, not_compiled, preceded, replace
 from kgprof.record.timing import captures_a_graph, compilations_seen
 
@@ -258,9 +255,6 @@ class StepMarks(Source):
         self._steps = steps
         self.iterations = Iterations(project)
         self._optimizer: Callable[[], Any] = lambda: None
-        # of outermost modules: file and what is called there
-        self.callers: Counter[tuple[str, str]] = Counter()
-        self._names: dict[tuple[CodeType, int], str] = {}
         self.closure: CodeType | None = None  # of what the counted optimizer's last step called
         # steps of other optimizers since the counted one's last, and the most between two of its
         self._in_a_row = self._longest = 0
@@ -410,26 +404,10 @@ class StepMarks(Source):
         replace(torch.cuda.CUDAGraph, "capture_end", capture_end, undo)
 
     @aside
-    def _called(self, module: torch.nn.Module, caller: FrameType) -> None:
+    def _called(self, module: torch.nn.Module) -> None:
         """A transform of one picture and a loss are modules too; they hold no tensors."""
-        if next(chain(module.parameters(), module.buffers()), None) is None:
-            return
-        # by the name under which it calls the module: ``net``, ``self.model``; that of a layer is
-        # a part of one
-        key = caller.f_code, caller.f_lasti
-        if key not in self._names:
-            self._names[key] = ""
-            # f_locals would keep tensors
-            owner = caller.f_globals.get(caller.f_code.co_qualname.partition(".")[0])
-            if not (isinstance(owner, type) and issubclass(owner, torch.nn.Module)):
-                with contextlib.suppress(SyntaxError, ValueError):
-                    call = ast.parse(expression_at(caller).strip(), mode="eval").body
-                    if isinstance(call, ast.Call) and isinstance(
-                        call.func, ast.Name | ast.Attribute
-                    ):
-                        self._names[key] = ast.unparse(call.func)
-        self.callers[caller.f_code.co_filename, self._names[key]] += 1
-        self._steps.mark(Kind.MODULE)
+        if next(chain(module.parameters(), module.buffers()), None) is not None:
+            self._steps.mark(Kind.MODULE)
 
     def _watch_modules(self, undo: ExitStack) -> None:
         """By a hook on all modules. torch.compile warns about one and would compile it too, so it
@@ -444,7 +422,7 @@ class StepMarks(Source):
             innermost = next(calls, None)
             outermost = next(calls, None) is None
             if innermost and innermost.f_back and outermost:
-                self._called(module, innermost.f_back)
+                self._called(module)
 
         leave = register_module_forward_pre_hook(called).remove
         undo.callback(leave)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from kgprof.collectors import caches
 from kgprof.collectors.caches import CacheUse
 from kgprof.model import CacheTally, Finding, Level
@@ -86,8 +88,27 @@ def test_a_bypass_is_one_finding_a_function_for_all_caches() -> None:
             "FX graph cache, 0/0: Can't cache HigherOrderOperator: cond\n"
             "AOTAutograd cache, 0/0: Unsupported call_function target cond. Function name: cond"
         ),
+        no_fix=caches.CONTROL_FLOW,
         fingerprint=found.fingerprint,
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "no_fix"),
+    [
+        ("Unsupported call_function target cond.", caches.CONTROL_FLOW),
+        ("Unsupported post grad custom pass", caches.CUSTOM_PASS),
+        ("Won't cache a graph with fakify_first_call enabled", ""),
+        ("Unsupported call_function target ScaledMMConfig.", ""),
+    ],
+)
+def test_what_to_do_is_said_of_the_reason_alone(reason: str, no_fix: str) -> None:
+    refused = artifact("fx_graph_cache_bypass", "0/0", json.dumps({"cache_bypass_reason": reason}))
+
+    (found,) = caches.diagnose(collected(*compiled("0/0", STEP), refused))
+
+    assert found.no_fix == no_fix
+    assert "CustomGraphPass" not in caches.CACHE_BYPASSED.remedy
 
 
 def test_two_functions_are_two_findings() -> None:

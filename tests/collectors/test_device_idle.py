@@ -301,4 +301,4 @@ def test_a_cuda_graph_is_proposed_on_a_condition() -> None:
     (found,) = diagnose((msgspec.structs.replace(event, against_graphs=SIZES_CHANGE),))
 
     assert (found.rule, found.fix, found.no_fix) == (DEVICE_IDLE.id, "", "")
-    assert "the step's inputs keep their sizes" in DEVICE_IDLE.remedy
+    assert "Where sizes and numbers stay the same" in DEVICE_IDLE.remedy

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kgprof.collectors import graph_breaks, skipped_frames
 from kgprof.collectors.graph_breaks import GraphBreak
-from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal, Skipped, TorchCause
+from kgprof.model import (
+    Finding,
+    Folded,
+    Level,
+    Location,
+    PackageLine,
+    Refusal,
+    RunPhase,
+    RunPhaseTime,
+    ScriptAccount,
+    ScriptRun,
+    Skipped,
+    TorchCause,
+)
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
-from tests.collectors import written
+from tests.collectors import written, written_syncs
 from tests.collectors.written import (
     CALLER,
     FILE,
@@ -42,7 +56,38 @@ IN_TORCH = PackageLine(
     text="...",
 )
 
+GOES_ON = ScriptAccount(
+    total_us=1e6,
+    phases=(
+        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
+        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
+    ),
+    under_listeners=True,
+)
 UNTRACED = Skipped(reason="only TRACE can measure it: not in this Recording")
+
+
+@pytest.mark.parametrize(
+    ("steps", "account", "is_note"),
+    [(4, GOES_ON, True), (4, UNTRACED, False), (400, GOES_ON, False)],
+    ids=["replayed from then on", "unknown", "few replays"],
+)
+def test_a_break_in_what_is_replayed_from_then_on_leads_nothing(
+    steps: int, account: Any, is_note: bool
+) -> None:
+    # given: a program that captures what it compiled, and replays it eight times
+    plain = written.recording(*written.a_break())
+    memory = written_syncs.memory(graphs=(written_syncs.graph(),))
+    script = ScriptRun(
+        step="a call of a compiled function", steps=steps, counted={}, account=account
+    )
+    runs = tuple(msgspec.structs.replace(run, memory=memory, script=script) for run in plain.runs)
+    evidence = Evidence(msgspec.structs.replace(plain, runs=runs))
+
+    (found,) = graph_breaks.diagnose(graph_breaks.collect(evidence))
+
+    assert found.level is (Level.NOTE if is_note else Level.WARNING)
+    assert (found.no_fix == graph_breaks.REPLAYED) is is_note
 
 
 def quoted(file: str, line: int, function: str) -> Location:

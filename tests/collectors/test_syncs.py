@@ -34,6 +34,9 @@ from kgprof.model import (
     PracticeStatus,
     Reads,
     Recording,
+    RunPhase,
+    RunPhaseTime,
+    ScriptAccount,
     ScriptRun,
     Skipped,
     SourceFile,
@@ -92,6 +95,63 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
         reason="the program has no steps to count"
     )
+
+
+GOES_ON = ScriptAccount(
+    total_us=1e6,
+    phases=(
+        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
+        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
+    ),
+    under_listeners=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("account", "counts", "often"),
+    [
+        (GOES_ON, {0: 2, 7: 40}, "42 times in the program"),
+        (Skipped("not accounted"), {0: 2, 7: 40}, "40 times in 1 of 5 steps"),
+        # as often in each: the last step is one like the others
+        (GOES_ON, dict.fromkeys(range(8), 40), "40 times per step"),
+    ],
+    ids=["behind its steps", "unknown", "in each step"],
+)
+def test_what_is_read_behind_the_last_step_is_no_rate_of_a_step(
+    account: ScriptAccount | Skipped, counts: dict[int, int], often: str
+) -> None:
+    # given: a program that calls compiled code eight times, and goes on as a CUDA graph
+    several = msgspec.structs.replace(read(device="cuda"), calls=counts)
+    recording = written_syncs.recording(several, device="cuda")
+    script = ScriptRun(step="a call of f", steps=8, counted={}, account=account)
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    found = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+
+    assert syncs.diagnose(found)[0].message.endswith(often)
+    assert (syncs.syncs_per_step(found, FUSED) > 0) is ("step" in often)
+
+
+@pytest.mark.parametrize(
+    ("longer", "each", "level", "is_a_log"),
+    [
+        (1, 9, Level.NOTE, True),
+        (100, 9, Level.WARNING, False),
+        (100, 1, Level.NOTE, False),
+    ],
+)
+def test_steps_that_hold_most_of_the_time_are_no_log(
+    longer: int, each: int, level: Level, is_a_log: bool
+) -> None:
+    # given: reads in two of forty steps, which are the rollouts of the program
+    rollouts = (5, 25)
+    step_us = tuple(1000.0 * (longer if step in rollouts else 1) for step in range(43))
+    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys(rollouts, each))
+
+    (found,) = findings(seen, device="cuda", calls=43, step_us=step_us)
+
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is is_a_log
+    assert found.level is level
 
 
 def test_a_number_that_the_compiler_reads_is_no_sync_of_the_program() -> None:
@@ -240,6 +300,7 @@ def test_a_read_in_eager_code() -> None:
         expression="loss.item()",
         on_cuda=False,
         waited_us=Skipped(reason="not applicable on a CPU"),
+        share=1.0,
         identity="model.py\0train\0return Model().step(x)\0item",
     )
     (finding,) = syncs.diagnose((event,))
@@ -337,13 +398,32 @@ def test_on_a_gpu_the_same_call_waits() -> None:
     )
 
 
-def test_at_a_graph_break_it_is_said_so() -> None:
+def read_at_a_break(*frames: tuple[Frame, ...]) -> Sync:
     broken = written.run(*written.a_break())
-    frame = Frame(file=written.FILE, line=5, function="report", first_line=4)
-    recording = written_syncs.recording(read(frame))
+    reads = (msgspec.structs.replace(read(), frames=each) for each in frames)
+    recording = written_syncs.recording(*reads)
     run = msgspec.structs.replace(broken, memory=recording.runs[0].memory)
-
     (event,) = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=(run,))))
+    return event
+
+
+BREAKS = Frame(file=written.FILE, line=5, function="report", first_line=4)
+
+
+def test_what_eager_code_reads_at_the_same_line_is_at_no_graph_break() -> None:
+    # given: a line of a model of which the program calls a compiled and an eager copy
+    compiled, eager = (
+        (BREAKS, Frame(file=READ_LINE.file, line=line, function="train", first_line=20))
+        for line in (21, 22)
+    )
+
+    event = read_at_a_break(compiled, eager)
+
+    assert (event.where, event.reads) == ("eager", (2,) * (CALLS - STEADY_FROM))
+
+
+def test_at_a_graph_break_it_is_said_so() -> None:
+    event = read_at_a_break((BREAKS,))
 
     assert (event.where, event.location) == ("break", written.place(*written.PRINT))
     assert syncs.diagnose((event,))[0].message.startswith(
@@ -368,6 +448,15 @@ def test_at_a_graph_break_it_is_said_so() -> None:
 )
 def test_what_is_no_sync_is_no_finding(record: SyncRecord, device: str) -> None:
     assert events(record, device=device) == ()
+
+
+@pytest.mark.parametrize("op", list(syncs.WAITS))
+def test_a_wait_that_the_program_asks_for_gets_no_advice_about_a_value(op: str) -> None:
+    asked = read(op=op, source="python-call", device="cuda", expression="torch.cuda.synchronize()")
+
+    (found,) = findings(asked, device="cuda")
+
+    assert (found.fix, found.no_fix) == ("", syncs.ASKED)
 
 
 def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:

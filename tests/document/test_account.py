@@ -110,6 +110,18 @@ def test_the_picture_comes_before_the_figures_and_has_each_phase() -> None:
     assert below
 
 
+def test_most_of_a_run_behind_its_last_step_is_said_first() -> None:
+    goes_on = account(under_listeners=False, START=0.3, STEPS=0.1, STEP_AND_AFTER=0.6)
+    ends = account(under_listeners=False, START=0.3, STEPS=0.6, STEP_AND_AFTER=0.1)
+
+    found = profile(goes_on)
+
+    assert found.verdict.lead.endswith("10 % of the run; 60 % is after the last step that was seen")
+    assert "after the last step that was seen 60 %" in " ".join(Text().render(found).split())
+    assert profile(ends).verdict.lead == ""
+    assert ends.words(m.RunPhase.STEP_AND_AFTER) == "the last step and after"
+
+
 GOES_ON = msgspec.structs.replace(
     account(under_listeners=False, START=0.1, STEPS=0.0005, ANOTHER_KIND_AND_AFTER=0.8995),
     another_kind={"a replay of a CUDA graph": 6000},

@@ -142,6 +142,27 @@ def copies_collected(graphs: Graphs, device: str) -> None:
     assert last is z
 
 
+def compiled_code_allocates(graphs: Graphs, device: str) -> None:
+    """As Inductor's code does, which calls no operator for it."""
+    empty = getattr(torch._C._dynamo.guards, f"_empty_strided_{device}")
+    x, graph = torch.ones(3, device=device), graphs()
+    with capture(graph, graphs):
+        buffer = empty((3,), (1,), torch.float32)
+        y = torch.mul(x, 9, out=buffer) + 1
+        del buffer
+    other = graphs()
+    with capture(other, graphs):
+        kept = empty((3,), (1,), torch.float32)
+    third = graphs()
+    with capture(third, graphs):
+        z = kept * 2  # of the memory of another graph
+    del kept
+    for _ in range(5):
+        graph.replay()
+        third.replay()
+    assert y.shape == z.shape
+
+
 def graphs_of(program: Program, graphs: Graphs, device: str) -> tuple[HandmadeGraph, ...]:
     calls = CallIndex()
     watch = HandmadeGraphs(calls, device, PROJECT, graphs)
@@ -206,6 +227,19 @@ def test_callables_that_copy_their_inputs_are_clean() -> None:
             graphed(x).sum().backward()
 
     assert [graph.wrong for graph in graphs_of(program, torch.cuda.CUDAGraph, "cuda")] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "device"),
+    [
+        pytest.param(StandIn, "cpu"),
+        pytest.param(torch.cuda.CUDAGraph, "cuda", marks=pytest.mark.gpu),
+    ],
+)
+def test_memory_that_was_allocated_in_a_capture_is_no_input(graphs: Graphs, device: str) -> None:
+    found = graphs_of(compiled_code_allocates, graphs, device)
+
+    assert [graph.wrong for graph in found] == [(), (), ()]
 
 
 class Unreadable:

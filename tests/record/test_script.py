@@ -434,29 +434,7 @@ def test_the_first_optimizer_step_of_a_program_that_compiles_nothing_is_left_out
     )
 
 
-def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(
-    tmp_path: Path,
-) -> None:
-    text = """
-    import torch
-    from torch import nn
-
-    class Scorer:
-        def __init__(self):
-            self.net, self.norm = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.LayerNorm(3)
-
-        def score(self, x):
-            return (self.net(x) + self.net(x)).sum() + self.norm(x).sum()
-
-    scorer = Scorer()
-    for _ in range(3):
-        scorer.score(torch.ones(3))
-    """
-
-    assert ran(tmp_path, text, passes=(PassName.COMPILE,)).script.module == "self.net"
-
-
-def test_the_calls_of_a_layer_by_the_module_that_has_it_name_no_module_to_compile(
+def test_the_calls_of_a_layer_by_the_module_that_has_it_are_steps(
     tmp_path: Path,
 ) -> None:
     text = """
@@ -477,7 +455,7 @@ def test_the_calls_of_a_layer_by_the_module_that_has_it_name_no_module_to_compil
 
     done = ran(tmp_path, text, passes=(PassName.COMPILE,))
 
-    assert (done.script.steps, done.script.module) == (3, "")
+    assert done.script.steps == 3
 
 
 def test_steps_in_which_torch_compiles_are_known(tmp_path: Path) -> None:
