@@ -63,10 +63,7 @@ class Doubt(StrEnum):
 
     NO_TIME = "a time is zero or was not measured"
     ONCE = "measured once (n = {fewest})"
-    VARIED = (
-        "the times of {noisy} varied {variation}× within one process: its steps differ, or the "
-        "machine was busy"
-    )
+    VARIED = "the times of {noisy} varied {variation}× within one process"
     OVERLAP = "their spreads overlap ({ranges})"
     CLOSE = f"one process each ranks runs that are {APART:g}× apart or more"
     ONE_ROUND = "an interval needs at least two rounds per side"

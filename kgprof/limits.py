@@ -121,6 +121,17 @@ def words(run: m.RunReport, *, says_step: bool = False) -> str:
     return step_words(run, says_step=says_step)
 
 
+@m.otherwise(())
+def places(run: m.RunReport) -> Sequence[m.Location | None]:
+    """The lines that ``words`` names."""
+    if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
+        return [each.location for each in run.whole.once if _has_place(each)]
+    leading = m.known(run.limits).leading
+    if leading is None or leading.name:
+        return ()
+    return [leading.location]
+
+
 def is_of_the_whole(run: m.RunReport) -> bool:
     """Whether ``words`` is about what is paid once, whatever a step takes."""
     return isinstance(run.whole, m.WholeRun) and run.whole.leading is not None
@@ -164,17 +175,6 @@ def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
 
 
-def ahead_of_the_gpu(run: m.RunReport) -> str:
-    """Say why steps by the CPU's clock may differ where the GPU's work does not; else nothing.
-
-    A busy GPU does not hold the CPU up until too much is waiting for it.
-    """
-    found = run.limits
-    if not isinstance(found, m.RunLimits) or not is_gpu_bound(run):
-        return ""
-    return f"{busy_words(run)}, so the CPU may run ahead of it and then wait"
-
-
 @m.otherwise("")
 def busy_words(run: m.RunReport) -> str:
     """Say how much of the step the GPU works; empty where that was not measured."""
@@ -215,10 +215,14 @@ def whole_words(found: m.WholeRun) -> str:
 
 
 def _paid(share: m.LimitShare) -> str:
-    """Name what is paid once; a loop's line is not most of what compiling takes."""
-    if share.limit is not m.LimitKind.RECOMPILING:
+    if not _has_place(share):
         return share.limit
     return f"{share.limit}{clause(', mostly at ', most_of(share))}"
+
+
+def _has_place(share: m.LimitShare) -> bool:
+    """Whether its line is most of it: a loop's is not most of what compiling takes."""
+    return share.limit is m.LimitKind.RECOMPILING
 
 
 def most_of(share: m.LimitShare) -> str:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import commands
 
 # Its plan is made in a child that kgprof forks; a second of the plan, and none of a run.
@@ -53,3 +55,16 @@ def test_what_torch_would_read_makes_it_a_new_process() -> None:
     assert commands._of_torch({**kept, **own}) == commands._of_torch(kept)
     for name in ("TORCH_LOGS", "OMP_NUM_THREADS", "CXX", "PATH"):
         assert commands._of_torch({**kept, name: "other"}) != commands._of_torch(kept)
+
+
+def test_what_inductor_sets_in_this_process_makes_it_no_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in commands.OF_INDUCTOR:
+        monkeypatch.delenv(name, raising=False)
+    before = commands.without_settings()
+
+    for name in commands.OF_INDUCTOR:
+        monkeypatch.setenv(name, "what torch sets")
+
+    assert commands.without_settings() == before

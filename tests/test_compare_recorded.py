@@ -48,7 +48,7 @@ def repository(tmp_path: Path) -> Path:
     (folder / "bench").mkdir()
     (folder / "src").mkdir()
     (folder / "bench" / "step.py").write_text(STEP)
-    for seconds in (0.02, 0.08):
+    for seconds in (0.01, 0.04):
         (folder / "src" / "slow.py").write_text(f"SECONDS = {seconds}\n")
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", str(seconds))

@@ -533,6 +533,18 @@ def whole(**seconds: float) -> WholeRun:
     return WholeRun(total_us=1e6 * total, steps=400, shares=tuple(shares))
 
 
+def test_the_line_that_is_named_is_the_one_of_compiling_again() -> None:
+    found = whole(COMPILING=5.0, RECOMPILING=6.0, STEPS=1.0)
+    placed = [msgspec.structs.replace(each, location=LINE) for each in found.shares]
+    run = msgspec.structs.replace(
+        report(), whole=msgspec.structs.replace(found, shares=tuple(placed))
+    )
+
+    assert limits.places(run) == [LINE]
+    assert limits.words(run).count(f"mostly at train.py:{LINE.line}") == 1
+    assert LINE not in limits.places(report())
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [

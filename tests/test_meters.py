@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 382_774
+MOST_SIZE = 383_140
 CEILINGS = {
     "nodes per statement": 8.92,
     "nodes of the median function": 81,
     "conditional expressions per 1,000 lines": 23.3,
-    meters.CLASSES: 750,
-    meters.COPIED: 1624,
-    meters.SKIPPED: 325,
+    meters.CLASSES: 749,
+    meters.COPIED: 1621,
+    meters.SKIPPED: 322,
     meters.LONG_LINES: 3,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a

@@ -104,13 +104,11 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
         return ""
     account = runs[0].account
     phase = max(GO_ON, key=account.share)
-    steps, others = map(account.share, (m.RunPhase.STEPS, phase))
-    if others <= steps:
+    others = account.share(phase)
+    if others <= account.share(m.RunPhase.STEPS):
         return ""
-    return (
-        f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} % of the "
-        f"run; {short(100 * others, 2)} % is {account.words(phase)}"
-    )
+    counted = f"what is counted as a step is {runs[0].script.step}"
+    return f"{short(100 * others, 2)} % of the run is {account.words(phase)}; {counted}"
 
 
 def _whole(us: float) -> str:
@@ -190,13 +188,9 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     longer = run.long_steps if unit is PER_STEP else None
     if longer is not None and longer.longest_us > NOISY * time.p90:
         text += f"; {longer.words}"
-    varied = f"its times varied {figure(known.variation)}× within the run"
-    cpu = ""
-    if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
-        cpu = f"; CPU time {unit.say(run.cpu.median)}"
-    why = limits.ahead_of_the_gpu(run) or times.why_unsteady(run)
-    notes = (f"{varied}{cpu}: {why}",)
-    return Remark(text, INCONCLUSIVE, notes=notes)
+    busy = limits.busy_words(run) if limits.is_gpu_bound(run) else ""
+    notes = filter(None, (busy, times.beside_unsteady(run)))
+    return Remark(text, INCONCLUSIVE, notes=(*notes,))
 
 
 def _only_warmed_up(run: m.RunReport) -> bool:
@@ -325,9 +319,12 @@ def verdict(
         for one in differences[:TRACED_TO_NAME]
     )
     added: list[str] = []  # to the first remark
+    named: Sequence[m.Location | None] = ()  # in what was added
     if len(runs) == 1:
         limited = _limited(runs[0], rank, acts=bool(actions))
         added += filter(None, (_what_a_step_is(runs[0]), limited))
+        if limited:
+            named = limits.places(runs[0])
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
@@ -335,7 +332,7 @@ def verdict(
         here = []  # what makes the late rank faster is not known beyond its cause
     bounded = bool(here) and isinstance(here[0].saves, m.Saving)
     if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
-        added.append(f"first: {_first(here[0])}")
+        added.append(f"first: {_first(here[0], named)}")
     answer, *further = remarks
     text = "; ".join((answer.text, *added))
     rest = [remark.text for remark in further]
@@ -392,10 +389,13 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     return "; ".join(filter(None, (said, asks)))
 
 
-def _first(action: m.Action) -> str:
-    """Name what to do first; what compiling costs stands with the action itself."""
+def _first(action: m.Action, named: Sequence[m.Location | None]) -> str:
+    """Name what to do first, and its place unless that was just ``named``; what compiling costs
+    stands with the action itself."""
     if action.rule == NEVER_BREAKS_EVEN.id:
         return "its steps took longer than in eager mode"
+    if action.location in named and not action.also:
+        return action.text
     places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in action.lines.items()]
     return ": ".join(filter(None, (", ".join(places), action.text)))
 

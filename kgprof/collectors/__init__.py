@@ -4,7 +4,10 @@ means.
 COLLECTORS is the room's table of contents: a new collector is one module and one line here.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import (
@@ -37,6 +40,7 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.library_switches import with_switches
 from kgprof.collectors.nothing_measured import measured
+from kgprof.reading.code_to_write import fitted
 from kgprof.reading.evidence import Evidence
 
 __all__ = ["COLLECTORS", "RULES", "Collector", "findings", "measured", "rule_of", "weight"]
@@ -101,7 +105,21 @@ def findings(evidence: Evidence) -> tuple[m.Finding, ...]:
         for collector in COLLECTORS
         for finding in collector.diagnose(evidence.once(collector.collect))
     ]
-    return tuple(sorted(with_switches(evidence, found), key=weight))
+    return tuple(sorted(_fitting(evidence, with_switches(evidence, found)), key=weight))
+
+
+def _fitting(evidence: Evidence, findings: Iterable[m.Finding]) -> Iterator[m.Finding]:
+    """The findings, each with its code only where that fits the line. A command of a shell is no
+    code."""
+    sources = {run.key: run.source for run in evidence.runs}
+    first = next(iter(sources.values()), None)
+    for each in findings:
+        source = sources.get(each.run, first) if each.run else first
+        is_code = each.fix != "" and rule_of(each).topic is not m.Topic.COVERAGE
+        if source is None or not is_code:
+            yield each
+        else:
+            yield replace(each, fix=fitted(source, each, each.fix))
 
 
 def rule_of(finding: m.Finding) -> m.Rule:

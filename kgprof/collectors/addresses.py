@@ -71,8 +71,7 @@ UNSTABLE = m.Rule(
         "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A "
         "tensor that each step replaces (x = f(x)) instead of overwriting is new memory every "
         "time: torch copies it before each replay, or records the graph again. Where no CUDA graph "
-        "is asked for, this is a note, unless a compiled graph made the tensor: keep that in place "
-        "before you ask for one."
+        "is asked for and no buffer is declared, this is a note."
     ),
     example=(
         "self.state = self.cell(x, self.state), in place of "
@@ -205,11 +204,12 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         for _, tensor, held in passed:
             calls.setdefault(said(tensor.name), set()).update(tensors.steady(held.moved))
         every = set().union(*calls.values())
-        bound = tensors.source.rebound(last_name(passed[0][1].name))
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
-            is_assigned_often=len(lines) > 1 and len(bound) > 1,
+            # looked for in the whole project, so only where it matters
+            is_assigned_often=len(lines) > 1
+            and len(tensors.source.rebound(last_name(passed[0][1].name))) > 1,
             calls=tuple(sorted(every)),
             in_turn=any(moved != every for moved in calls.values()),
             steps=len(tensors.steady(tensors.tensors.watched)),
@@ -217,7 +217,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
             declared=any(
                 (graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed
             ),
-            cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed) and not tensors.of_script,
+            cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed),
         )
 
 
@@ -391,7 +391,7 @@ def _moved(event: AddressChange) -> m.Finding:
         else ""
     )
     what = f"{buffers if event.declared else ''}{names}{taken}"
-    serious = event.declared or event.cuda_graphs or event.carried
+    serious = event.declared or event.cuda_graphs
     why = ""
     if event.carried:
         earlier = " in an earlier call" if event.functions else ""

@@ -150,7 +150,6 @@ NEW_START = (
     "torch.compiler.cudagraph_mark_step_begin()  # before each call; or torch.no_grad() around it, "
     "if no backward follows"
 )
-PADDED = "a few sizes; keep the part of the result that belongs to the input"
 NUMBERS = (
     "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
     "tensors on the GPU where no size and no branch follows from them"
@@ -572,7 +571,6 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
         yield msgspec.structs.replace(
             found,
             level=m.Level.WARNING if often else m.Level.NOTE,
-            fix=f"x = {each.pad}  # {PADDED}" if each.pad else "",
             no_fix=NUMBERS if each.numbers else "",
             cost=_cost_of_sizes(each),
             saves=_saved_without_sizes(each),

@@ -27,10 +27,10 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.event import Event, finding, of_each
-from kgprof.collectors.library_switches import keeps_sizes
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.measures import kernels
 from kgprof.measures.traced_steps import TracedSteps, traced_steps
+from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -38,7 +38,6 @@ IDLE_SHARE = 0.5  # of a step without work on the device, from here on
 # Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the
 # time, and replaying them as one saves next to nothing.
 MANY_LAUNCHES = 8
-MANY_TIME_STEPS = 8  # calls of one nn.GRU, nn.LSTM or nn.RNN per step
 MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
 REPLAY = (
@@ -54,15 +53,6 @@ STEPS_CHANGE = (
     "copy other numbers of bytes, so that sizes change from step to step, and a graph would be "
     "recorded for each. Pad the inputs to a few sizes first."
 )
-SPARSE = (
-    "no CUDA graph is proposed: the steps work on sparse tensors, which torch.compile does not "
-    "support."
-)
-BRANCHES = (
-    "no CUDA graph is proposed: Python branches on the values of tensors several times per step "
-    "(bool() or an if), and a graph cannot follow a branch. Such code may also keep results that "
-    "the next replay overwrites."
-)
 RESULTS_KEPT = (
     "no CUDA graph is proposed: results of compiled code are kept beyond its next call, and a "
     "replay would overwrite them. Clone what is kept first."
@@ -71,15 +61,6 @@ GRADIENTS_GIVEN = (
     "no CUDA graph is proposed: the steps' gradients are results (torch.autograd.grad), and a "
     "replay would overwrite those that are kept beyond the next call. Clone what is kept first."
 )
-RNN = (
-    "torch.compile leaves nn.GRU, nn.LSTM and nn.RNN in eager, and they launch kernels for each "
-    "time step"
-)
-WHOLE_SEQUENCE = (
-    "call nn.GRU, nn.LSTM or nn.RNN once over the whole sequence, if the next input does not "
-    "depend on the last output (now {} per step; not tried)"
-)
-
 _MEASURED = (
     f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a "
     "step: GPU work comes from TRACE and the step time from TIMING, so neither includes the "
@@ -182,7 +163,8 @@ class DeviceTime(Event):
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
     # what speaks against a CUDA graph, as far as it was seen: one of the sentences above
     against_graphs: str = ""
-    rnn_calls: float = 0.0  # a step
+    # a step: of ``idle_us``, inside of compiled regions; None where TRACE is unlike TIMING
+    in_compiled_us: float | None = None
 
     @property
     def idle_us(self) -> float:
@@ -222,8 +204,11 @@ class DeviceTime(Event):
 
     @property
     def may_replay(self) -> bool:
-        """Whether replaying the step as a CUDA graph was not tried yet and could work."""
-        return self.graph_launches == 0 and not self.asks_for_graphs and not self.against_graphs
+        """Whether compiled code is what launches, was not tried as a CUDA graph and may become
+        one."""
+        is_compiled = (self.in_compiled_us or 0.0) >= MOSTLY * self.idle_us
+        is_free = self.graph_launches == 0 and not self.asks_for_graphs
+        return is_compiled and is_free and not self.against_graphs
 
 
 def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
@@ -270,25 +255,24 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         idle=found.idle,
         loader_us=None if traced.extent.unlike else run.once(input_pipeline.loader_us),
         asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
-        rnn_calls=traced.rnn_calls,
+        in_compiled_us=None if traced.extent.unlike else traced.idle_us(_regions(traced)),
     )
+
+
+def _regions(traced: TracedSteps) -> launches.Indices:
+    columns = traced.columns
+    spans = columns.named(cuda_graphs.REGION) & columns.of_category("cpu_op", "user_annotation")
+    return np.flatnonzero(spans)
 
 
 def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
     if _sizes_change(run):
         return SIZES_CHANGE
     traced = run.once(traced_steps)
-    if isinstance(traced, TracedSteps) and traced.have_sparse_tensors:
-        return SPARSE
-    if isinstance(traced, TracedSteps) and traced.rnn_calls:
-        return RNN
     if isinstance(traced, TracedSteps) and traced.change_their_sizes:
-        return "" if keeps_sizes(run.record.kernel_origins) else STEPS_CHANGE
+        return STEPS_CHANGE
     if isinstance(traced, TracedSteps) and traced.gives_gradients:
         return GRADIENTS_GIVEN
-    events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
-    if any(event.branches_often for event in events):
-        return BRANCHES
     watched = (each for each in evidence.once(run_tensors) if each.key == run.key)
     if any(each.keeps_results for each in watched):
         return RESULTS_KEPT
@@ -323,15 +307,8 @@ def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
         f"  {span.total_us / event.steps:,.1f} µs per step  {span.words}"
         for span in spans[:SPANS_SHOWN]
     ]
-    fix = no_fix = ""
-    if rule is LAUNCH_BOUND and event.may_replay:
-        fix = REPLAY
-    elif rule is LAUNCH_BOUND and event.against_graphs:
+    if rule is LAUNCH_BOUND and event.in_compiled_us and event.against_graphs:
         lines.append(event.against_graphs)
-        if event.rnn_calls >= MANY_TIME_STEPS:
-            fix = WHOLE_SEQUENCE.format(plural(event.rnn_calls, "call"))
-        elif event.rnn_calls:
-            no_fix = event.against_graphs
     yield finding(
         rule,
         event,
@@ -346,8 +323,7 @@ def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
             samples=event.samples,
         ),
         saves=_saving(event, rule),
-        fix=fix,
-        no_fix=no_fix,
+        fix=REPLAY if rule is LAUNCH_BOUND and event.may_replay else "",
     )
 
 
@@ -379,8 +355,12 @@ def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
         return m.Skipped(event.unlike)
     if rule is DEVICE_IDLE:
         return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
+    if event.may_replay:
+        us, how = event.in_compiled_us or 0.0, "the GPU's idle time in compiled code"
+    else:
+        us, how = event.idle_us, "the step's GPU idle time"
     return m.Saving(
-        us_per_step=event.idle_us,
-        how="the step's GPU idle time",
+        us_per_step=us,
+        how=how,
         measured_in=(m.PassName.TIMING, m.PassName.TRACE),
     )

@@ -40,8 +40,6 @@ class GraphSizes(m.Model):
     recorded: int  # graphs
     late: int  # of them, after warm-up
     warned: bool  # torch says itself that there are many
-    varies: Size = ()  # the first input of which a dimension varies
-    dimension: int = 0
     numbers: tuple[str, ...] = ()  # that vary, as Dynamo names them, where no size does
     steps: int = 0  # after warm-up
     in_steps: int = 0  # of those, in which torch recorded a graph or ran a size for the first time
@@ -49,15 +47,6 @@ class GraphSizes(m.Model):
     usual_us: float = 0.0  # of a step that only replays
     extra_us: float = 0.0  # what ``in_steps`` took beyond usual steps, in all
     compiled_us: float = 0.0  # compiling again for another size, in all
-
-    @property
-    def pad(self) -> str:
-        """Code that brings the dimension to a multiple of 32."""
-        if not self.varies:
-            return ""
-        behind = (0, 0) * (len(self.varies) - 1 - self.dimension)
-        zeros = "".join(f"{number}, " for number in (*behind, 0))
-        return f"torch.nn.functional.pad(x, ({zeros}-x.shape[{self.dimension}] % 32))"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -114,7 +103,6 @@ def inputs(text: str) -> tuple[Size, ...]:
 def _sizes(
     trace: RunTrace, name: str, log: _Log, place: m.Location | None, warned: bool
 ) -> GraphSizes:
-    varies, dimension = _varying([sizes for _, sizes in log.recorded])
     return GraphSizes(
         compile_id=name,
         location=place,
@@ -122,19 +110,8 @@ def _sizes(
         recorded=len(log.recorded),
         late=sum(call >= trace.steady_from for call, _ in log.recorded),
         warned=warned,
-        varies=varies,
-        dimension=dimension,
-        numbers=() if varies else numbers_of(trace, name),
+        numbers=() if len({sizes for _, sizes in log.recorded}) > 1 else numbers_of(trace, name),
     )
-
-
-def _varying(recorded: list[tuple[Size, ...]]) -> tuple[Size, int]:
-    """Find the first input with a dimension that is not the same in all recordings."""
-    for sizes in zip(*recorded, strict=False):
-        for dimension, lengths in enumerate(zip(*sizes, strict=False)):
-            if len(set(lengths)) > 1:
-                return sizes[0], dimension
-    return (), 0
 
 
 def _with_times(

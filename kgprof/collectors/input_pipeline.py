@@ -9,7 +9,6 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding, of_each, on_gpu
-from kgprof.collectors.syncs import PINNED
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, TracedSteps, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import RunEvidence
@@ -20,14 +19,13 @@ from kgprof.wording import plural
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
 _DRAWS = "aten::random_"  # the seed of an iterator, where it is made
-KEEP = (
-    "batch = next(iter(DataLoader(...)))  # once, before the loop, if its items stay the same: an "
-    "epoch has one batch, so no worker can load ahead"
-)
 ONCE_AN_EPOCH = (
-    "most of the wait lies where an epoch begins, with persistent_workers=True: the first batch of "
-    "an epoch cannot be loaded ahead"
+    "most of the wait lies where an epoch begins, whose first batch cannot be loaded ahead: "
+    "persistent_workers=True keeps the workers; of an epoch of one batch, keep the batch, if its "
+    "items stay the same"
 )
+WITH_WORKERS = ("num_workers=4", "persistent_workers=True", "pin_memory=True")
+STEADY = 2  # calls of next() that begin no epoch and end none: with fewer, none loads ahead
 UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
@@ -95,6 +93,7 @@ class InputWait(Event):
     # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
     count: int = 0
     fix: str = ""  # of a loader
+    no_fix: str = ""
     clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
     @property
@@ -127,21 +126,19 @@ def collect(run: RunEvidence) -> Iterator[InputWait]:
             rule=SLOW_DATA_LOADER,
             idle_us=max(0.0, us - max(traced.work_us)),
             extent=extent,
-            fix=_loader_fix(
-                run,
-                timing.loader_workers > 0 or (len(loading) > 0 and not without),
-                more="persistent_workers=True",
-            ),
+            fix=_options(run, *WITH_WORKERS) if without and not timing.loader_workers else "",
             clocked_us=us,
         )
     elif waited_us is not None:
+        fix, no_fix = _loader_fix(run, traced, loading, workers=not without)
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
             idle_us=waited_us,
             count=len(loading),
             extent=traced.extent,
-            fix=_loader_fix(run, not without, *_epochs(traced, loading)),
+            fix=fix,
+            no_fix=no_fix,
         )
     pageable = columns.named(m.PAGEABLE)[traced.work.events]
     if pageable.any():
@@ -159,42 +156,34 @@ def collect(run: RunEvidence) -> Iterator[InputWait]:
         )
 
 
-def _epochs(traced: TracedSteps, loading: launches.Indices) -> tuple[bool, bool]:
-    """Whether each step has a call of next() that gives no batch, and then one of a new iterator;
-    and whether most of the time in next() lies in steps with one call more than usual."""
+def _loader_fix(
+    run: RunEvidence, traced: TracedSteps, loading: launches.Indices, *, workers: bool
+) -> tuple[str, str]:
+    """Code for where the loader waits, in the first call of an iterator or between; and why there
+    is none."""
     columns = traced.columns
     calls = loading[np.argsort(columns.start_ns[loading])]
     starts_ns, ends_ns = columns.start_ns[calls], columns.end_ns[calls]
-    step = np.searchsorted(np.sort(traced.steps[:, 0]), starts_ns, side="right")
-    number = np.bincount(step)[step]
-    begins = number == np.median(number) + 1
     drawn_ns = np.sort(columns.start_ns[columns.named(_DRAWS)])
     made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
-    one_batch = bool((number == 2).all() and made[::2].all())
-    return one_batch, 2 * columns.lasted_ns(calls[begins]) > columns.lasted_ns(calls)
+    steady = len(calls) - 2 * int(made.sum())  # the last call of an epoch gives no batch
+    if steady < STEADY:
+        return "", ONCE_AN_EPOCH
+    if 2 * columns.lasted_ns(calls[1:][made]) > columns.lasted_ns(calls):
+        fix = _options(run, "persistent_workers=True") if workers else ""
+        return fix, "" if fix else ONCE_AN_EPOCH
+    # what takes the time of a loader with workers is not known
+    return "" if workers else _options(run, *WITH_WORKERS), ""
 
 
-def _loader_fix(
-    run: RunEvidence,
-    workers: bool,
-    one_batch: bool = False,
-    at_epochs: bool = False,
-    more: str = "prefetch_factor=...",
-) -> str:
-    """Without the options that the program gives; empty where no other helps."""
-    if one_batch:
-        return KEEP
-    options, than_now = ["num_workers=4", "persistent_workers=True", "pin_memory=True"], ""
-    if workers and at_epochs:
-        options = ["persistent_workers=True"]
-    elif workers:
-        options, than_now = ["num_workers=...", more], "  # more than now"
+def _options(run: RunEvidence, *options: str) -> str:
+    """Without what the program switches on already; empty where that is all."""
     new = [
         each
         for each in options
-        if not each.endswith("True") or not run.source.gives(each.partition("=")[0])
+        if not each.endswith("=True") or not run.source.gives(each.removesuffix("=True"))
     ]
-    return f"DataLoader({', '.join(('...', *new))}){than_now}" if new else ""
+    return f"DataLoader({', '.join(('...', *new))})" if new else ""
 
 
 def loader_us(run: RunEvidence) -> float | None:
@@ -247,7 +236,6 @@ def diagnose(event: InputWait) -> Iterator[m.Finding]:
     steps = event.extent.words
     share = extent.share(event.lost_us)
     if event.rule is SLOW_DATA_LOADER:
-        fix = event.fix
         message = (
             f"the GPU waits for the DataLoader: {share}, "
             f"next() called {plural(event.count, 'time')} in {steps}"
@@ -261,7 +249,6 @@ def diagnose(event: InputWait) -> Iterator[m.Finding]:
             how = "the time in next() of the DataLoader, mean of all steps"
             what = "time in next() of the DataLoader beyond the most GPU work of a traced step"
     else:
-        fix = f'x.to("cuda", non_blocking=True)  # {PINNED}'
         message = (
             f"copies to the GPU from pageable memory: {share}, "
             f"{plural(event.count, 'copy', 'copies')} in {steps}"
@@ -274,6 +261,6 @@ def diagnose(event: InputWait) -> Iterator[m.Finding]:
         message,
         cost=extent.cost(event.lost_us, what),
         saves=extent.saving(event.clocked_us or event.lost_us, how),
-        fix=fix,
-        no_fix="" if fix else ONCE_AN_EPOCH,
+        fix=event.fix,
+        no_fix=event.no_fix,
     )

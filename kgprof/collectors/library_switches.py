@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.collectors import recompiles, skipped_frames
 from kgprof.collectors.graph_breaks import break_records
-from kgprof.collectors.syncs import SYNC_DEBUG
 from kgprof.collectors.tried_settings import TriedSettings, in_vain, tried_or_not
+from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -60,30 +60,17 @@ _OF_TRANSFORMERS = frozenset(
 )
 # a layer's own work: nobody can call it elsewhere or less often
 _OF_MODULES = ("forward", "__call__")
-_READ = (
-    "no known argument avoids this read: call what leads there less often, or "
-    "write that part yourself"
-)
 _BREAK = "no known argument avoids this break: compile the parts around it"
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
-)
-_ELSEWHERE = (
-    "if the program allows it, call it before the loop or less often, or use a function that reads "
-    "nothing"
-)
-# torch's debug mode tells no read from a copy
-_WAIT = (
-    "no known argument avoids this wait: call what leads there less often, or write that part "
-    "yourself"
 )
 _PASSES = (
     "the library passes non_blocking on: give it non_blocking=True where the program can, and "
     "memory that is pinned"
 )
-_WAITS = (
-    "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
-    "often"
+_LESS_OFTEN = (
+    "a library's line does this: if the program allows it, call what leads there before the loop "
+    "or less often"
 )
 _OUTSIDE = (
     "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
@@ -148,7 +135,7 @@ _SUPPRESSED = (
 def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Finding]:
     """The findings, with what their owner can do where the rule's remedy is none; a note where that
     is nothing."""
-    trainers: dict[Any, Mapping[str, Mapping[str, str]]] = {
+    trainers: dict[Any, Mapping[str, str]] = {
         run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs
     }
     compiled = {
@@ -157,9 +144,7 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
         for each in trace.compiled
         if (frame := each.frame) is not None and trace.source.project.holds(frame.file)
     }
-    sources: dict[Any, SourceText] = {
-        trace.run: trace.source for trace in evidence.compilers_and_cut_off
-    }
+    sources: dict[Any, SourceText] = {run.key: run.source for run in evidence.runs}
     lines = Counter(_line(one.run, one.location) for one in findings if one.refusal is not None)
     # A function that is compiled by itself after its caller fell back has no caller in its stack.
     decided = {
@@ -221,7 +206,7 @@ def _beside_another(finding: m.Finding) -> m.Finding:
 def _mended(
     finding: m.Finding,
     source: SourceText | None,
-    trainer: Mapping[str, Mapping[str, str]],
+    trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
     *,
     now: bool = False,
@@ -256,15 +241,14 @@ def _mended(
         *(switch for switch in guessed if switch not in tried),  # a trial knows better
         *(name for name, effect in tried.items() if not effect),
     )
-    spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
-    of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
-    known = _known(finding, useless)
+    of_trainer = finding.fix and _fits(source, finding, trainer.get(finding.rule, ""))
+    known = _known(finding, source, useless)
     # What comes next may need the size, and torch then raises: untried, it is torch's own hint.
     if known and (_DYNAMIC not in known or _DYNAMIC in tried):
         code, _, comment = known.partition("  # ")
         comment = tried_or_not(code, tried, comment)
         return replace(finding, fix=f"{code}  # {comment}" if comment else code)
-    fix = _of_guard(finding) or of_trainer
+    fix = _of_guard(finding) or of_trainer or finding.fix
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
@@ -275,7 +259,7 @@ def _mended(
         and finding.location is not None
         and source.is_all_of_its_function(finding.location)
     )
-    return _without_switch(finding, compiled, only)
+    return _without_switch(finding, source, compiled, only)
 
 
 def _is_of_a_loss(place: m.Location) -> bool:
@@ -422,7 +406,7 @@ def _written_by(finding: m.Finding, called: str) -> str:
     return f"logging.{'Logger.' if 'self.' in line.text else ''}{line.function}"
 
 
-def _known(finding: m.Finding, useless: Collection[str]) -> str:
+def _known(finding: m.Finding, source: SourceText | None, useless: Collection[str]) -> str:
     """``useless``: settings with which the next line breaks the graph, or the call raises."""
     way = finding.reads or finding.refusal
     if way is None:
@@ -445,7 +429,9 @@ def _known(finding: m.Finding, useless: Collection[str]) -> str:
         for line, here in places
         if (here or one.below) and _is_at(one, line, finding.library)
     )
-    of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
+    fixes = (one.fix.replace("{function}", _last(line.function)) for one, line in at)
+    fitting = (_fits(source, finding, fix) for fix in fixes)
+    of_library = next(filter(None, fitting), "")
     return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
 
 
@@ -486,11 +472,19 @@ def _is_at(switch: Switch, line: m.PackageLine, reads: m.PackageLine | None = No
     )
 
 
+def _fits(source: SourceText | None, finding: m.Finding, fix: str) -> str:
+    """The code, where it fits the finding's line; of an unknown program as it is."""
+    return fix if source is None else fitted(source, finding, fix)
+
+
 # ---------------------------------------------------------------- where no switch is known
 
 
 def _without_switch(
-    finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]], only: bool
+    finding: m.Finding,
+    source: SourceText | None,
+    compiled: Collection[tuple[m.RunKey, str, str]],
+    only: bool,
 ) -> m.Finding:
     """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else
     nothing of his. ``only``: nothing of its function would be left to compile without it."""
@@ -503,17 +497,16 @@ def _without_switch(
     of_modules = any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     direct = own and not of_modules and not unnamed
     if isinstance(way, m.Reads):
-        is_read = way.operator != SYNC_DEBUG
-        if direct and not way.chain:
-            reads = f"{_last(library.function)}() reads: {_ELSEWHERE}"
-            return replace(finding, no_fix=reads if is_read else _WAITS)
-        wait = _PASSES if "non_blocking" in library.text else _WAIT
-        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else wait)
+        wait = _PASSES if "non_blocking" in library.text else _LESS_OFTEN
+        level = finding.level if direct and not way.chain else m.Level.NOTE
+        return replace(finding, level=level, no_fix=wait)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
-    if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):
-        enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
-        return replace(finding, fix=f"{own}  # {_AROUND if enters else _OUTSIDE}")
+    enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
+    moved = f"{own}  # {_AROUND if enters else _OUTSIDE}"
+    may_move = inside and own and not only and not wanted
+    if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, moved):
+        return replace(finding, fix=moved)
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)
@@ -530,14 +523,12 @@ def _last(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def keeps_sizes(origins: m.KernelOrigins | m.Skipped) -> bool:
-    """Whether what is written in place of a CUDA graph is an argument that keeps sizes as they
-    are."""
-    return bool(_of_trainer(origins).get("keeps_sizes"))
-
-
-def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, Any]:
+def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, str]:
     """The arguments of the library that takes this run's training steps."""
     files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
-    its = (one for one in TRAINERS if any(part in file for part in one["files"] for file in files))
+    its = (
+        one["fixes"]
+        for one in TRAINERS
+        if any(part in file for part in one["files"] for file in files)
+    )
     return next(its, {})

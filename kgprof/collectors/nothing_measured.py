@@ -1,7 +1,5 @@
 """Whether there is anything to speak of: a time, and a compilation where one was asked for."""
 
-from pathlib import PurePath
-
 import msgspec
 
 from kgprof import model as m
@@ -71,7 +69,6 @@ class CoverageEvent(m.Model):
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
-    loop: m.Location | None = None  # in what that may compile, which torch would unroll
     uncompiled: str = ""  # what its traced steps on a GPU do that torch.compile does not support
 
 
@@ -124,9 +121,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             beside = (
                 () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             )
-            fix, loop = "", None
-            if run.key not in called:
-                fix, loop = _to_compile(script, source)
+            fix = "" if run.key in called else _to_compile(script, source)
             event = msgspec.structs.replace(
                 event,
                 launched=script.work_is_in,
@@ -135,7 +130,6 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
                 hidden=off or script.why_nothing_compiled(options.workload),
                 never="" if off else _never_called(run, script),
                 fix=fix,
-                loop=loop,
             )
         events.append(event)
     return tuple(events)
@@ -150,17 +144,14 @@ def _uncompiled(run: RunEvidence) -> str:
     return RNN if traced.rnn_calls else ""
 
 
-def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Location | None]:
-    """Gives the line that would compile the script's module or function, and a loop that torch
-    would unroll in it, or in a module of the program that may be a part of it."""
+def _to_compile(script: m.ScriptRun, source: SourceText) -> str:
+    """Gives the line that would compile the script's module or function."""
     if script.is_one_window and (function := source.looped):
-        return f"@torch.compile  # above the line def {function}(...)", source.piecewise(function)
+        return f"@torch.compile  # above the line def {function}(...)"
     name = script.module or source.trained if script.step else ""
     if not name:
-        return "", None
-    fix = f"{name} = torch.compile({name})  # {_BEFORE_STEPS}"
-    method = name.rpartition(".")[2]
-    return fix, source.piecewise("forward") or source.piecewise(method)
+        return ""
+    return f"{name} = torch.compile({name})  # {_BEFORE_STEPS}"
 
 
 def _switched_off(run: m.RunRecord) -> str:
@@ -228,13 +219,6 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
     found = _finding(m.Level.NOTE, None, message, "as-it-stands")
-    if loop := next((event.loop for event in events if event.loop), None):
-        place = f"{PurePath(loop.file).name}:{loop.line}"
-        why = (
-            f"torch.compile was not tried: it would unroll the loop of {place}, or break the graph "
-            "there, if the model runs it"
-        )
-        return (msgspec.structs.replace(found, no_fix=why),)
     if why := next((event.uncompiled for event in events if event.uncompiled), ""):
         return (msgspec.structs.replace(found, no_fix=why),)
     fixes = [event.fix for event in events]

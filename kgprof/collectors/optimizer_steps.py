@@ -128,5 +128,5 @@ def diagnose(event: OptimizerTime) -> Iterator[m.Finding]:
         event.optimizer,
         cost=extent.cost(known_us, what),
         saves=saves,
-        fix=named or "torch.compile(optimizer.step)",
+        fix=named,
     )

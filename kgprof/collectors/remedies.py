@@ -20,6 +20,7 @@ from kgprof.collectors.guard_text import (
 from kgprof.collectors.input_sizes import MEMBER, InputSize
 from kgprof.collectors.tried_settings import NOT_TRIED, tried_or_not
 from kgprof.reading.dynamo_settings import ALL_SIZES
+from kgprof.reading.source_text import LAMBDA
 
 
 class Cause(m.Model):
@@ -283,8 +284,9 @@ def _value(cause: Cause) -> str:
 
 
 def _short(cause: Cause) -> str:
-    """The function's name without its class."""
-    return cause.function.rpartition(".")[2]
+    """The function's name without its class; a lambda has none."""
+    name = cause.function.rpartition(".")[2]
+    return "..." if name == LAMBDA else name
 
 
 def _is_torchs_optimizer(cause: Cause) -> bool:

@@ -13,11 +13,6 @@ from kgprof.wording import figure
 WORTH_SHARE = 0.2  # of the step
 SLOW_US = 200.0  # for each launch, of the CPU's time while the GPU waits
 
-ON_THE_CPU = (
-    'device="cuda" where its tensors are made, or take it out of the step (worker processes of a '
-    "DataLoader); not tried"
-)
-
 SLOW_OPERATOR = m.Rule(
     id="KGP613",
     name="gpu-waits-for-operator",
@@ -142,7 +137,6 @@ def _finding(event: SlowOperator) -> m.Finding:
         event,
         message,
         event.operator,
-        fix="" if event.launches else ON_THE_CPU,
         cost=event.extent.cost(event.waits_us, "CPU time of the operator", (m.PassName.TRACE,)),
         saves=_saving(event),
     )

@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
 from statistics import fmean, median
 
 from kgprof import model as m
@@ -19,7 +18,7 @@ from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText, is_made_in
+from kgprof.reading.source_text import FILLED, SourceText, is_made_in
 
 HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
@@ -167,35 +166,19 @@ CHECKS_ON_A_CPU = {
 _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_inductor)/")
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
-PINNED = (
-    "from pinned memory: of a DataLoader with pin_memory=True the batch itself or a view of it, "
-    "nothing that is computed from it; of others tensor.pin_memory() beforehand"
+PINS = (
+    "copied from pinned memory with non_blocking=True it does not wait: a DataLoader's with "
+    "pin_memory=True, or that of tensor.pin_memory(). Or make it on the GPU (device=...), or copy "
+    "it once before the loop, if it stays the same"
 )
 LOADED = (
-    "on the CPU, and no CUDA tensor out of a dataset or a collate_fn; then copy each batch once, "
-    "in the loop"
+    "it is called by a DataLoader: keep the tensor on the CPU there, and copy each batch once, in "
+    "the loop"
 )
 BACKWARD = "torch does not say which operator's backward waits"
-OF_MASKS = (
-    f"{BACKWARD}: that of an index with a boolean mask does, where the indexed tensor has a "
-    "gradient. Mend such an index first: {}"
-)
-_IS_STORED = re.compile(r"\s*[\w.]+\[.*\] *[-+*/]?= ")  # by an index
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
-COPIED = (
-    "device=...  # where it is made, so that nothing is copied (random numbers are others there); "
-    "or copy it once before the loop, if it stays the same"
-)
-COPIED_DATA = (
-    "torch.as_tensor(...).pin_memory().to(..., non_blocking=True)  # or make it once before the "
-    "loop, if it stays the same"
-)
-COPIED_INDEX = (
-    "torch.as_tensor(..., device=...)  # of the index or value, once for all lines that use it; a "
-    "tensor may be made there"
-)
 # of torch's debug mode, which sees no copy to the CPU before another hook does
 COPIES = ("to", "cuda", "tensor-from-data", "copied-index", "blocking-copy")
 SAID = {
@@ -218,42 +201,23 @@ SAID = {
 }
 
 
-# Functions of torch.linalg that read whether they failed; each has a form that returns it, behind
-# so many results of its own.
-CHECKING = {"cholesky": 1, "inv": 1, "ldl_factor": 2, "lu_factor": 2, "solve": 1}
+# Functions of torch.linalg that read whether they failed; each has a form that returns it.
+CHECKING = ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")
 UNCHECKED = (
-    "torch.linalg.{}_ex(...)[{}]  # reads nothing and raises no error: where it may fail, look at "
-    "its last result"
+    "torch.linalg.{}_ex() reads nothing and raises no error: its last result says if it fails"
 )
 
 COUNTED_CLASSES = (
     "torch.nn.functional.one_hot(..., num_classes=...)  # else the largest label is read"
 )
 
-COUNTED_VALUES = (
-    "torch.zeros(N, dtype=torch.long, device=x.device).index_add_(0, x, torch.ones_like(x))  "
-    "# how often each index occurs, if x holds those from 0 to N - 1"
-)
-
-# while_loop reads before each round
-FIXED_ROUNDS = (
-    "for _ in range(N): state = body(*state)  # a fixed number of rounds reads nothing; body keeps "
-    "with torch.where what is done; not tried"
-)
-
-_LEFT_OUT = "give those outside of it the weight 0"
-_SELECTED = "write with torch.where(mask, ..., ...)"
 # What is read is the size of the result.
-SIZED = {
-    "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
-    "{x}[index]. If it changes: keep all rows, and {others}",
-    "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused "
-    "ones hold -1. If the mask "
-    "stays the same: nonzero() once, before the loop",
-    "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  "
-    "# which indices occur, if x holds those from 0 to N - 1. If x stays the same: unique() once, "
-    "before the loop",
-}
+OF_SIZES = (
+    "a result of a fixed size reads nothing: torch.where(mask, ..., ...) or a weight of 0 for what "
+    "the mask leaves out, torch.nonzero_static(..., size=...). If it stays the same, make the "
+    "indices once, before the loop"
+)
+SIZED = ("mask-index", "nonzero", "unique")
 
 
 class Sync(Event):
@@ -275,10 +239,8 @@ class Sync(Event):
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
-    is_caught: bool = False  # its function may need the error that the line raises
     read_in: int = 0  # the first line behind that loop that reads it, if there is one
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
-    is_condition: bool = False  # the line is in that of an if or a while
     is_loaded: bool = False  # by a DataLoader, which calls this line
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
 
@@ -294,12 +256,6 @@ class Sync(Event):
     def calls(self) -> int:
         """In which it happened."""
         return sum(count > 0 for count in self.reads)
-
-    @property
-    def branches_often(self) -> bool:
-        """Whether Python decides by tensors many times per step, as solvers do; once is a check."""
-        is_tested = "truth-value" in (self.cause, *self.other_causes)
-        return (is_tested or self.is_condition) and self.reads_per_step >= OFTEN
 
 
 # ---------------------------------------------------------------- from records to events
@@ -396,10 +352,8 @@ def _of_run(
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=in_loop,
-            is_caught=source.has_handler(place),
             read_in=later,
             is_pinned=is_pinned,
-            is_condition=source.condition(place) is not None,
             is_loaded=any(record.loads for record in seen),
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
@@ -667,16 +621,10 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
 
 
 def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event, _masks(event.run, events)) for event in events)
+    return tuple(map(_finding, events))
 
 
-def _masks(run: m.RunKey, events: Sequence[Sync]) -> str:
-    """The lines that index with a boolean mask: "model.py:41, loss.py:7"."""
-    places = (each.location for each in events if (each.run, each.cause) == (run, "mask-index"))
-    return ", ".join(f"{PurePosixPath(place.file).name}:{place.line}" for place in places)
-
-
-def _finding(event: Sync, masks: str) -> m.Finding:
+def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     in_backward = event.cause == "nonzero" and called_function(event.expression) == "backward"
@@ -714,21 +662,12 @@ def _finding(event: Sync, masks: str) -> m.Finding:
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
-    fix = _own_fix(event)
-    is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
-    no_fix = IN_FEW_STEPS if is_note else ""
-    waits_there = event.called == "backward" and event.operator == SYNC_DEBUG
-    if in_backward:
-        is_note = True  # no line of the program's reads
-    if (in_backward or waits_there) and not event.library:
-        no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
-    copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
-    if copies and not is_note:
-        there = "device=" in event.expression or "new_tensor(" in event.expression
-        made = COPIED_DATA if there and cause == "tensor-from-data" else COPIED
-        fix = fix or (COPIED_INDEX if cause == "copied-index" else made)
-    if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
-        no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
+    # no line of the program's reads in its own backward
+    is_note = in_backward or (seldom and not event.is_dear)
+    fix = "" if is_note else _fix(event)
+    no_fix = "" if fix else _why_no_code(event, is_note=is_note)
+    if seldom and is_note:
+        no_fix = IN_FEW_STEPS
     return finding(
         rule,
         event,
@@ -752,63 +691,84 @@ def _finding(event: Sync, masks: str) -> m.Finding:
     )
 
 
-def _own_fix(event: Sync) -> str:
-    """Code for the project's own line; a library's is looked up elsewhere."""
+def _fix(event: Sync) -> str:
+    """Code for the project's own line, of its own names, that waits for nothing; a library's is
+    looked up elsewhere, and at a graph break the break is what to mend."""
     if event.library or event.rule == OWN_CLOCK.id:
         return ""
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
-    if event.cause == "loop-condition":
-        return FIXED_ROUNDS
-    if event.called == "type_as" and event.operator == SYNC_DEBUG:
-        return COPIED
-    is_check = event.called in CHECKING and f"linalg.{event.called}(" in event.expression
-    if is_check and not event.is_caught:
-        results = CHECKING[event.called]
-        return UNCHECKED.format(event.called, "0" if results == 1 else f":{results}")
-    return _fix(event)
-
-
-def _fix(event: Sync) -> str:
-    """With the line's own names, where it copies to the GPU or indexes one tensor with one mask."""
-    cause = event.cause
-    if event.operator == SYNC_DEBUG and cause in COPIES:
+    if event.operator == SYNC_DEBUG and event.cause in COPIES:
         return _not_waiting(event)
-    if cause not in SIZED:
-        # without the break, a list that grows recompiles the whole function
-        grows = event.where == BREAK and ".append(" in event.location.text
-        if event.is_used_at_once or grows:
-            return ""
-        return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
-    if cause == "nonzero" and not any(name in event.expression for name in ("nonzero", "where")):
-        return ""  # an operator calls it for itself, as torch.linalg.matrix_exp does
-    if cause == "unique" and "return_" in event.expression:
-        return COUNTED_VALUES if "return_inverse" not in event.expression else ""
-    instead = _SELECTED if _IS_STORED.match(event.location.text) else _LEFT_OUT
-    with suppress(SyntaxError, ValueError):
-        read = ast.parse(event.expression.strip(), mode="eval").body
-        if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
-            nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
-            return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value), others=instead)
-    return SIZED[cause].format(nonzero="mask.nonzero", x="x", others=instead)
+    if event.is_used_at_once or event.where != EAGER:
+        return ""
+    return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
+
+
+def _why_no_code(event: Sync, *, is_note: bool) -> str:
+    """What can be done about a wait of this kind, which no measurement proves to help here; nothing
+    of one in a library, and of a note, which would count with it."""
+    is_inside = event.rule == SYNC_IN_GRAPH.id and event.cause == INSIDE
+    if is_inside:
+        return "an operator of the graph reads for itself, as torch.linalg's do to check a result"
+    if event.library or event.rule not in _COUNTED:
+        return ""
+    debug = event.operator == SYNC_DEBUG
+    if called_function(event.expression) == "backward" and (debug or event.cause == "nonzero"):
+        return BACKWARD
+    if is_note:
+        return ""
+    if event.is_loaded and debug:
+        return LOADED
+    if debug and (event.cause in COPIES or event.called == "type_as"):
+        return PINS
+    if event.cause in SIZED and event.expression:
+        return OF_SIZES
+    is_check = event.called in CHECKING and f"linalg.{event.called}(" in event.expression
+    return UNCHECKED.format(event.called) if is_check else ""
 
 
 def _not_waiting(event: Sync) -> str:
-    """A copy to the GPU; empty where the whole call is not known, or what else would do."""
+    """A copy to the GPU from what TRACE saw, or the line says, to be pinned memory; or the tensor
+    made on the GPU. Empty where neither is known to be possible."""
     with suppress(SyntaxError, ValueError):
         match ast.parse(event.expression.strip(), mode="eval").body:
-            case ast.Call(func=ast.Attribute(made, "to" | "cuda" | "copy_" as name)) as call:
-                if is_made_in(event.expression):
-                    return ""
-                if event.is_loaded and name != "copy_":
-                    return f"{ast.unparse(made)}  # {LOADED}"
-                named = [each for each in call.keywords if each.arg != "non_blocking"]
-                call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
-                pins = event.is_pinned or ".pin_memory()" in ast.unparse(made)
-                return ast.unparse(call) + ("" if pins else f"  # {PINNED}")
+            case ast.Call(func=ast.Attribute(ast.Call() as made)) as call if (
+                device := _device_of(call)
+            ) and _takes_a_device(made):
+                filled = ast.unparse(_with(made, "device", device))
+                return f"{filled}  # made there, nothing is copied; random numbers are others"
+            case ast.Call(func=ast.Attribute(made, "to" | "cuda" | "copy_")) as call if (
+                event.is_pinned or ".pin_memory()" in ast.unparse(made)
+            ):
+                return ast.unparse(_with(call, "non_blocking", ast.Constant(True)))
             case ast.Call() as call:
                 return _filled(call)
     return ""
+
+
+def _device_of(call: ast.Call) -> ast.expr | None:
+    """Where ``.to()`` or ``.cuda()`` copies to; None where it may do something else, too."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
+            return ast.Constant("cuda")
+        case ast.Call(func=ast.Attribute(attr="to"), args=[to], keywords=[]):
+            is_named = "device" in ast.unparse(to) or isinstance(to, ast.Constant)
+            return to if is_named else None
+        case ast.Call(args=[], keywords=[ast.keyword(arg="device", value=to)]):
+            return to
+    return None
+
+
+def _takes_a_device(factory: ast.Call) -> bool:
+    """A generator and pinned memory are the CPU's."""
+    named = {each.arg for each in factory.keywords}
+    return ast.unparse(factory.func) in FILLED and not named & {"generator", "pin_memory"}
+
+
+def _with(call: ast.Call, argument: str, value: ast.expr) -> ast.Call:
+    kept = [each for each in call.keywords if each.arg != argument]
+    return ast.Call(call.func, call.args, [*kept, ast.keyword(argument, value)])
 
 
 def _filled(call: ast.Call) -> str:
@@ -825,9 +785,9 @@ def _filled(call: ast.Call) -> str:
 
 
 def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
-    """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
-    does something else: who gets a returned value, or an entry of a dict, may need a number. An
-    optimizer reads a tensor in its group.
+    """``total += loss.item()`` or an ``append`` to a variable without the read; empty for a line
+    that does something else: who gets a returned value, an attribute or an entry of a dict may
+    need a number.
 
     ``read_in``: a line that may need one of what is kept.
     """
@@ -837,61 +797,41 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
     except (SyntaxError, ValueError):
         return ""
     match statement:
-        case ast.AugAssign(target=ast.Subscript() as entry) if "group" in ast.unparse(entry.value):
-            return ""
-        case (
-            ast.AugAssign(target=name, value=kept)
-            | ast.Expr(value=ast.Call(func=ast.Attribute(attr="append", value=name), args=[kept]))
+        case ast.AugAssign(target=ast.Name(id=name), value=kept):
+            later = f"a tensor: use float({name})"
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name)), args=[kept])
         ):
-            many, appends = isinstance(kept, ast.List | ast.Tuple), isinstance(statement, ast.Expr)
-            later = "tensors: read them" if appends else f"a tensor: use float({ast.unparse(name)})"
-            if many != appends:  # so that the list holds the tensors themselves
-                later = f"tensors: use torch.stack({ast.unparse(name)}).tolist()"
-            later += f" from line {read_in} on" if read_in else " after the loop"
-        case ast.Assign(targets=[ast.Name() | ast.Attribute()], value=ast.BinOp() as kept):
-            later = "a tensor: read it where you need the number"
+            later = f"tensors: use torch.stack({name}).tolist()"
         case _:
             return ""
-    code, before = ast.unparse(statement), ast.unparse(kept)
-    detached = _Detached(ast.dump(read), keeps=isinstance(statement, ast.Expr))
-    code = code.replace(before, ast.unparse(detached.visit(kept)))
-    return f"{code}  # {later}" if detached.found else ""
+    later += f" from line {read_in} on" if read_in else " after the loop"
+    appends = isinstance(statement, ast.Expr)
+    before, tensor = ast.unparse(kept), _without_reads(kept, ast.dump(read), appends)
+    code = ast.unparse(statement).replace(before, ast.unparse(tensor))
+    return f"{code}  # {later}" if ast.dump(read) not in ast.dump(tensor) else ""
 
 
-class _Detached(ast.NodeTransformer):
-    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a
-    function or a text would read the tensor all the same.
-
-    ``keeps``: a list keeps it, so that a tensor that an object owns is copied: a later step may
-    write to it.
-    """
-
-    def __init__(self, read: str, *, keeps: bool) -> None:
-        self._read = read
-        self._keeps = keeps
-        self.found = False
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        match node:
-            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if (
-                ast.dump(node) == self._read
-            ):
-                pass
-            case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
-                pass
-            case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
-                own = isinstance(getattr(node, "op", None), ast.Mod | ast.Not)
-                return node if own else self.generic_visit(node)
-            case _:
-                return node
-        self.found = self.found or ast.dump(node) == self._read
-        match tensor:
-            case ast.Call(func=ast.Attribute(value=owned, attr="detach")):
-                detached = tensor
-            case owned:
-                detached = _called(tensor, "detach")
-        is_owned = isinstance(owned, ast.Attribute | ast.Subscript)
-        return _called(detached, "clone") if self._keeps and is_owned else detached
+def _without_reads(value: ast.expr, read: str, keeps: bool) -> ast.expr:
+    """Takes out reads that only arithmetic lies around: a function or a text would read the tensor
+    all the same. ``keeps``: a list keeps it, so that a tensor that an object owns is copied: a
+    later step may write to it."""
+    match value:
+        case ast.BinOp(left, op, right) if not isinstance(op, ast.Mod):
+            left, right = (_without_reads(each, read, keeps) for each in (left, right))
+            return ast.BinOp(left, op, right)
+        case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
+            pass
+        case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(value) == read:
+            pass
+        case _:
+            return value
+    if not ast.unparse(tensor).endswith(".detach()"):
+        tensor = _called(tensor, "detach")
+    is_owned = isinstance(tensor, ast.Call) and isinstance(
+        getattr(tensor.func, "value", None), ast.Attribute | ast.Subscript
+    )
+    return _called(tensor, "clone") if keeps and is_owned else tensor
 
 
 def _called(value: ast.expr, method: str) -> ast.Call:

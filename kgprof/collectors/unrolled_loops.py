@@ -55,7 +55,6 @@ class UnrolledLoop(Event):
     operators: int  # of the loop
     of: int  # of the graph
     seconds: float  # to compile the graph
-    calls: tuple[str, ...]  # what the loop's body calls, as it stands there
 
     @property
     def loop_s(self) -> float:
@@ -105,7 +104,6 @@ def _loop(
         operators=operators,
         of=lines[0].of,
         seconds=compiled.took_us / 1e6,
-        calls=loop.calls,
     )
 
 
@@ -132,17 +130,4 @@ def diagnose(event: UnrolledLoop) -> Iterator[m.Finding]:
             measured_in=measured,
             per="run",
         ),
-        fix=_fix(event),
-    )
-
-
-def _fix(event: UnrolledLoop) -> str:
-    """Compiles what the loop's body calls, where that is one thing."""
-    if len(event.calls) != 1:
-        return ""
-    (called,) = event.calls
-    return (
-        f"{called} = torch.compile({called})"
-        f"  # and {event.function} without torch.compile; of a module its compile(), which keeps "
-        "the names in its state_dict(); not tried here"
     )

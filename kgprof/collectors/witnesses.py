@@ -257,17 +257,14 @@ def _results(run: RunEvidence) -> Answer:
     return f"{plural(max(mine.compared, mine.reference_compared), 'result')} compared"
 
 
+@m.skippable
 def _eager_times(run: RunEvidence) -> Answer:
     if run.key.mode == m.EAGER:
         return "nothing is compiled in mode eager"
-    found = run.once(economics)
-    if isinstance(found, m.Skipped):
-        return found
-    return (
-        m.Skipped(found.text)
-        if found.verdict == m.Payoff.NOT_OBSERVED
-        else "COMPILE, TIMING and eager's"
-    )
+    found = m.known(run.once(economics))
+    if found.verdict == m.Payoff.NOT_OBSERVED:
+        m.known(found.cold)
+    return "COMPILE, TIMING and eager's"
 
 
 WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {

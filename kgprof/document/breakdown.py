@@ -4,9 +4,19 @@ need neither style nor script."""
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.document.quantity import figure, milliseconds, of_width, percent, rounded, share_of
+from kgprof.document.quantity import (
+    figure,
+    milliseconds,
+    of_width,
+    percent,
+    ratio,
+    rounded,
+    share_of,
+)
 from kgprof.document.run_parts import having
 from kgprof.document.table import Cell, Cells, Drawing, Drawn, Note, Shown, Table, View, plain
+from kgprof.judge import NOISY
+from kgprof.measures.times import PER_STEP, within_process
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -120,6 +130,19 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Time) -> tuple[float, float, 
     if on_gpu and isinstance(bare, m.Spread) and bare.median >= busy and bare.median:
         return busy, busy / bare.median, bare.median, True
     return busy, share_of(busy, step), step, False
+
+
+def share_doubt(of_us: float, bare: m.Time) -> str:
+    """Why a share of a step of ``of_us`` is not one of the steps that were timed; empty where it
+    is."""
+    if isinstance(bare, m.Skipped) or not bare.median:
+        return ""
+    if not within_process(bare, PER_STEP).is_steady:
+        return "per step; its share is not decided"
+    times = max(of_us / bare.median, bare.median / of_us) if of_us else 1.0
+    if times <= NOISY:
+        return ""
+    return f"per traced step, which took {ratio(of_us / bare.median)} the time of others"
 
 
 def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:

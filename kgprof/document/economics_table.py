@@ -1,5 +1,5 @@
 """Does compiling pay: one row a compiled run with what is not known below it, and a curve for each
-mode of a strategy, from what starting takes; where a compiled one crosses eager's, compiling has
+mode of a strategy, from what compiling takes; where a compiled one crosses eager's, compiling has
 paid for itself."""
 
 import math
@@ -17,11 +17,8 @@ from kgprof.wording import plural
 
 HEADINGS = (
     "worth it",
-    "break-even (cold)",
-    "break-even (warm)",
-    "compiling, cold s",
-    "compiling, warm s",
-    "eager start-up s",
+    "break-even",
+    "compiling s",
     "compiled",
     "eager",
 )
@@ -72,10 +69,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     return (
         Cell(one.verdict, saved),
         break_even(one.cold),
-        break_even(one.warm),
         number(one.cold_s),
-        timed(one.warm_s),
-        number(one.eager_s),
         timed(one.compiled_time, scale, per),
         timed(one.eager_time, scale, per),
     )
@@ -86,13 +80,10 @@ def _unknown(shown: Sequence[m.Economics]) -> Sequence[str]:
     reasons = []
     for one in shown:
         figures = {
-            "compiling, cold": one.cold_s,
-            "compiling, warm": one.warm_s,
-            "the eager run": one.eager_s,
+            "compiling": one.cold_s,
             "the compiled run's time": one.compiled_time,
             "the eager run's time": one.eager_time,
             "the break-even": one.cold,
-            "the break-even with warm caches": one.warm,
         }
         first: dict[str, str] = {}
         for what, value in figures.items():
@@ -109,32 +100,21 @@ _LEAST_S = 1e-3
 
 
 def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block]:
-    """One for each eager run that others are held against. ``units``: the plural of the unit of
-    work."""
-    by_eager = collected(
-        ((one.eager, one.per), one)
-        for one in found
-        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float)
-    )
+    """One for each eager run that others have a break-even against. ``units``: the plural of the
+    unit of work."""
+    by_eager = collected(((one.eager, one.per), one) for one in found if _calls(one))
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
         yield from _plotted(name_of(eager), per, modes[: _MOST - 1], units)
 
 
-# style, name, seconds at the start, and the time of each call
+# style, name, seconds of compiling, and the time of each call
 _Curve = tuple[str, str, float, m.Spread]
 
 
 def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
-    first = modes[0]
-    if isinstance(first.eager_time, m.Spread):
-        start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
-        yield ("c-0", eager, start_s, first.eager_time)
+    yield ("c-0", eager, 0.0, m.known(modes[0].eager_time))
     for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
-        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
-            yield (f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
-            if isinstance(one.warm_s, m.Spread):
-                warm_s = one.warm_s.median
-                yield (f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
+        yield (f"c-{at}", name, m.known(one.cold_s), m.known(one.compiled_time))
 
 
 def _plotted(
@@ -144,17 +124,10 @@ def _plotted(
     letters = [chr(66 + at) for at in range(len(modes))]
     scale = 1e-6 if per == "step" else 1e-3
     curves = [*_curves(eager, modes, names)]
-    known = [
-        (calls, letter, name)
-        for one, letter, name in zip(modes, letters, names, strict=True)
-        if (calls := _calls(one))
-    ]
-    counts = [calls for calls, *_ in known]
-    nearest = min(counts, default=1e3)
-    furthest = max(counts, default=1e4)
+    counts = [_calls(one) for one in modes]
     x = Axis(
-        low=10.0 ** max(0, math.floor(math.log10(max(1.0, nearest))) - 3),
-        high=max(1e3, 20 * furthest),
+        low=10.0 ** max(0, math.floor(math.log10(max(1.0, min(counts)))) - 3),
+        high=max(1e3, 20 * max(counts)),
         log=True,
     )
     ends = [
@@ -172,29 +145,30 @@ def _plotted(
     for style, name, start_s, time in curves:
         each = duration(time.median * scale * 1e6)
         title = f"{name}: {figure(start_s)} s once, then {each} per {per}"
-        if not style.startswith("warm"):
-            low, high = (through(start_s, end) for end in p10_to_p90(time))
-            shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
+        low, high = (through(start_s, end) for end in p10_to_p90(time))
+        shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
         shapes.append(Shape(f"curve {style}", line(through(start_s, time.median)), title))
     calls_name = "steps" if per == "step" else units
-    said = [f"{name} after {count(round(calls))}" for calls, _, name in known]
+    after = [count(round(calls)) for calls in counts]
+    said = [f"{name} after {calls}" for name, calls in zip(names, after, strict=True)]
+    marks = zip(counts, letters, after, strict=True)
     styles = zip((eager, *names), ("A", *letters), strict=True)
     yield legend_of("c", *((str(at), name, "", letter) for at, (name, letter) in enumerate(styles)))
     yield plot(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
-        f"compiling has paid for itself: {', '.join(said) or 'in none'}; the table has the figures",
+        f"compiling has paid for itself: {', '.join(said)}; the table has the figures",
         shapes,
         x=x,
         y=y,
         x_name=f"{calls_name} (log scale)",
         y_name="s in all (log scale)",
-        marks=[(calls, f"{letter} after {count(round(calls))}") for calls, letter, _ in known],
+        marks=[(calls, f"{letter} after {words}") for calls, letter, words in marks],
     )
 
 
 def _calls(one: m.Economics) -> float:
-    """After how many calls a cold start has paid for itself; 0 where it has not, or where that is
-    not known."""
+    """After how many calls compiling has paid for itself; 0 where it has not, or where that is not
+    known."""
     if isinstance(one.cold, m.Skipped):
         return 0.0
     if one.per == "step":

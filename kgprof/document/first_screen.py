@@ -26,6 +26,7 @@ from kgprof.document.quantity import (
     duration,
     figure,
     of_width,
+    or_dash,
     percent,
     ratio,
     rounded,
@@ -33,7 +34,6 @@ from kgprof.document.quantity import (
 from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
 from kgprof.document.table import Shown, View
-from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
 
@@ -123,12 +123,9 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
     compiled = first.compile
     if isinstance(compiled, m.CompileSummary) and isinstance(compiled.first_call_s, float):
         below = made(compiled)
-        if isinstance(first.economics, m.Economics):
-            cold = first.economics.cold
-            if isinstance(cold, m.BreakEven):
-                below = f"pays off after {plural(round(cold.steps), 'step')}"
-            elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
-                below = "not paid back"
+        cold = first.economics.cold if isinstance(first.economics, m.Economics) else None
+        if isinstance(cold, m.BreakEven):
+            below = f"break-even after {plural(round(cold.steps), 'step')}"
         what = "First step" if first.script else "First call"
         yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
@@ -160,14 +157,11 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     us, share, of, is_timing = breakdown.busy_share(kernels, first.step)
     label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
     unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+    if doubt := breakdown.share_doubt(of, first.step):
+        return Tile(label, duration(us), doubt, "time")
     below = f"{figure(us / size)} of {figure(of / size)} {unit}"
-    if isinstance(first.step, m.Spread):
-        median = first.step.median
-        if is_timing and not within_process(first.step, PER_STEP).is_steady:
-            return Tile(label, duration(us), "per step; its share is not decided", "time")
-        if not is_timing and median and max(of / median, median / of) > NOISY:
-            traced = f"per traced step, which took {ratio(of / median)} the time of others"
-            return Tile(label, duration(us), traced, "time")
+    if not is_timing:
+        below += " traced"
     return Tile(label, rounded(share), below, "time")
 
 
@@ -220,15 +214,16 @@ def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
         parts = breakdown.parts(kernels)
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
-            us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            yield _busy_bar(name_of(run.key), parts, us, share, f"kernels-{anchor(index)}")
+            us, share, of, _ = breakdown.busy_share(kernels, run.step)
+            shown = None if breakdown.share_doubt(of, run.step) else share
+            yield _busy_bar(name_of(run.key), parts, us, shown, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
-    run: str, parts: Mapping[str, float], us: float, share: float, anchor: str = ""
+    run: str, parts: Mapping[str, float], us: float, share: float | None, anchor: str = ""
 ) -> BusyBar:
     """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the
-    step."""
+    step, if that is known."""
     whole = sum(parts.values())
     words = []
     drawn = []
@@ -244,8 +239,8 @@ def _busy_bar(
         run,
         anchor=anchor,
         busy=duration(us),
-        of_step=rounded(share),
-        width=of_width(share),
+        of_step=or_dash(share, rounded),
+        width=of_width(share or 0.0),
     )
 
 

@@ -1,15 +1,15 @@
-"""Does compiling pay? What it took before the first steady step, against what each step then saves
+"""Does compiling pay? What torch itself says that compiling took, against what each step then saves
 over eager.
 
-With W for what the calls before steady state take beyond as many steady ones, and t for the time of
-a steady step, n steps take W + n t. Compiled and eager are equal at n = (W compiled - W eager) / (t
-eager - t compiled): what eager needs to start (the first kernel of a process, the allocator) is no
-cost of compiling.
+With W for the seconds of all compilations and t for the time of a steady step, n steps save as much
+at n = W / (t eager - t compiled). What first calls take besides (autotuning, recording CUDA graphs,
+imports) is no part of W.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -27,22 +27,20 @@ from kgprof.measures.times import (
     of_both,
     over_rounds,
     per_unit,
-    spread,
-    step_time,
     why_not,
 )
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
-ONE_ROUND = m.Skipped(
-    "TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
-)
-AT_IMPORT = m.Skipped(
-    "the workload compiles while it is imported, which the further rounds do not time"
-)
 UNTIMED = m.Skipped("no times were requested")
-RESULTS_DIFFER = m.Skipped("results differ")
-NOT_FASTER = m.Skipped("not measurably faster than eager")
+RESULTS_DIFFER = "results differ"
+NO_GRAPH = "torch made no graph of what it tried to compile"
+OTHER_STEPS = m.Skipped("with compiling switched off it has other steps")
+COMPILED_WHILE_TIMED = "torch compiled in the steps that were timed"
+LEVEL = m.Skipped("level with eager")
+NOT_RECOVERED = m.Skipped("slower than eager")
+COMPILES_LATER = m.Skipped("torch also compiles after warm-up")
+EAGER_COMPILES = m.Skipped("torch also compiles in mode eager")
 NO_START = m.Skipped("no process with cold caches was measured")
 NEVER = m.Skipped("a step is not faster")
 NOT_KNOWN = m.Skipped("the gain of a step is within the noise between processes")
@@ -56,13 +54,17 @@ PAYOFFS = {
     m.Judged.LEVEL: m.Payoff.LEVEL,
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
+UNRECOVERED = {m.Payoff.LEVEL: LEVEL, m.Payoff.NEVER: NOT_RECOVERED}
+UNKNOWN = (m.Payoff.NOT_OBSERVED, m.Payoff.UNDECIDED)
+COMPARED = {
+    m.Payoff.PAYS: "faster than eager: ",
+    m.Payoff.LEVEL: "level with eager: ",
+    m.Payoff.NEVER: "slower than eager: ",
+    m.Payoff.UNDECIDED: "cannot tell whether it is faster than eager: ",
+    m.Payoff.NOT_OBSERVED: "not compared with eager: ",
+}
 PREDICTED = ("break_even", "of_100", "returns")
-# A shorter eager step is said to have torch's wrapper in it: under set_stance("force_eager") 4 to
-# 15 us for a call of a compiled function or module, and 250 for torch.compile itself (torch 2.13,
-# CPU), where a program calls it in each step.
-WRAPPED_US = 1000.0
-EAGER_STEPS = m.Skipped("most of its steps run no compiled graph")
-NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
+OTHERWISE = 0.05  # of the steps or the calls that were timed: so many may run no compiled code
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
 OUTLYING = 5.0
@@ -74,9 +76,8 @@ Floats = npt.NDArray[np.float64]
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """What compiling this run costs and saves; Skipped where it compiled nothing, and where no
     times were asked for."""
-    recording = evidence.whole.recording
     run = evidence.record
-    if recording.header.options.untimed:
+    if evidence.whole.recording.header.options.untimed:
         if run.script is None:
             return UNTIMED
         m.known(run.timing)
@@ -86,171 +87,117 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     compiled = m.known(run.compile)
     if not compiled.compilations:
         return m.Skipped(m.nothing_compiled(compiled.unused))
-    if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
-        return NO_GRAPH
-    if run.script is not None and _steps_are_eager(evidence):
-        return EAGER_STEPS
-    eager_key = m.RunKey(run.key.strategy, m.EAGER)
-    found = evidence.whole.run(eager_key)
-    eager = found.record if found else None
-    if run.script:
-        eager = _eager_script(run)
-    cold_s = _cold_s(run)
-    warm_s = _warm_s(run)
-    eager_s: m.Figure = _without_eager(run)
-    warm_eager_s = eager_s
-    if eager is not None:
-        warm_eager_s = eager_s = _cold_s(eager)
-        # Eager code has no cache, and its start varies: its own further rounds count, where there
-        # are any.
-        if isinstance(warm_eager := _warm_s(eager), m.Spread):
-            warm_eager_s = warm_eager.median
+    eager = _eager(evidence)
     times = _times(run, eager)
-    # Where eager's differ from the baseline's as well, that is another program's result and says
-    # nothing of compiling.
-    differ = _differs(recording, run.key) and not _differs(recording, eager_key)
-    verdict = m.Payoff.NOT_OBSERVED if differ else times.verdict
-    cold = _break_even(cold_s, eager_s, times, verdict, run)
-    paid_s = _paid_s(cold_s, eager_s, compiled) if run.script else cold_s
-    started_s = warm_s.median if isinstance(warm_s, m.Spread) else warm_s
+    why = next(_not_compared(evidence, eager, times), "")
+    verdict = m.Payoff.NOT_OBSERVED if why else times.verdict
+    cold_s = _took_s(compiled)
+    cold: m.BreakEven | m.Skipped = m.Skipped(why or times.doubt)
+    if verdict not in UNKNOWN:
+        cold = _break_even(evidence, eager, times, verdict)
     return m.Economics(
         run=run.key,
-        eager=eager_key,
+        eager=m.RunKey(run.key.strategy, m.EAGER),
         cold_s=cold_s,
-        paid_s=paid_s,
-        warm_s=warm_s,
-        eager_s=eager_s,
         per=times.per,
         compiled_time=times.compiled,
         eager_time=times.eager,
         rounds=times.rounds,
         saved_us=times.saved_us,
         cold=cold,
-        warm=_break_even(started_s, warm_eager_s, times, verdict, run),
         verdict=verdict,
-        text=_text(_took(paid_s, compiled, run, evidence.whole.device), times, cold, verdict),
+        text=_text(cold_s, cold, times, verdict, run),
     )
 
 
-@m.skippable
-def _paid_s(cold_s: m.Figure, eager_s: m.Figure, compiled: m.CompilePass) -> m.Figure:
-    """What the first steps of a script take longer than in eager, where they do the same besides:
-    they evaluate, or time another function. One slow step of eager's does not take off what torch
-    itself timed."""
+def _took_s(compiled: m.CompilePass) -> m.Figure:
+    """As torch timed it: of compilations inside of one another it gives the outermost alone."""
     took = [each.duration_s for each in compiled.compilations]
-    own_s = sum(seconds for seconds in took if isinstance(seconds, float))
-    longer_s = max(m.known(cold_s) - m.known(eager_s), min(own_s, m.known(cold_s)))
-    if longer_s <= 0:
-        return m.Skipped("its first steps took no longer than those of eager code")
-    return longer_s
+    known = [seconds for seconds in took if isinstance(seconds, float)]
+    return sum(known) if known else m.Skipped("torch gave no duration of its compilations")
 
 
-def _steps_are_eager(evidence: RunEvidence) -> bool:
-    """Whether most steps of a script after its warm-up, and so the median one, ran no compiled
-    graph, as far as calls were counted: it compiles what it does besides, or reached a limit."""
-    trace = evidence.compiler
-    script = evidence.record.script
-    if trace is None or script is None or isinstance(trace.all.compiled_calls, m.Skipped):
-        return False
-    counted = trace.all.compiled_calls
-    if counted.left_out or not counted.callables:
-        return False
-    steps = range(trace.steady_from, script.steps)
-    ran = {
-        step
-        for each in counted.callables
-        for step, calls in each.calls.items()
-        if step in steps and calls > each.eager.get(step, 0)
-    }
-    return 2 * len(ran) < len(steps)
-
-
-def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
-    """The same script with compiling switched off; its start is that of the steps before TIMING's.
-
-    None where it was not run so, or its steps are others.
-    """
-    timing = run.timing
-    eager = run.eager_timing
-    if isinstance(timing, m.Skipped) or isinstance(eager, m.Skipped) or timing.step != eager.step:
-        return None
-    started = (*eager.start_us, *eager.every_us)
-    compiled = run.compile
-    if isinstance(compiled, m.CompilePass):
-        compiled = replace(
-            compiled,
-            call_us=started,
-            steady_from=len(eager.start_us),
-            while_loading_s=0.0,
-            compilations=(),
-            compiled_in=(),
-        )
+@m.skippable
+def _eager(evidence: RunEvidence) -> m.RunRecord | m.Skipped:
+    """The same strategy in mode eager; of a script itself with compiling switched off."""
+    run = evidence.record
     key = m.RunKey(run.key.strategy, m.EAGER)
-    return replace(run, key=key, timing=eager, compile=compiled)
-
-
-def _without_eager(run: m.RunRecord) -> m.Skipped:
-    """Say why a run has no eager one beside it; nobody chooses the modes of a script."""
     if run.script is None:
+        found = evidence.whole.run(key)
         both = f"--mode {run.key.mode} --mode {m.EAGER}"
-        return m.Skipped(f"this strategy was not run in mode eager; {both} runs it in both")
-    if isinstance(run.eager_timing, m.Skipped):
-        return run.eager_timing
-    return m.Skipped("with compiling switched off it has other steps")
+        without = f"this strategy was not run in mode eager; {both} runs it in both"
+        return found.record if found else m.Skipped(without)
+    eager = m.known(run.eager_timing)
+    if m.known(run.timing).step != eager.step:
+        return OTHER_STEPS
+    return replace(run, key=key, timing=eager)
 
 
-def _differs(recording: m.Recording, key: m.RunKey) -> bool:
-    if not isinstance(recording.agreement, m.Agreement):
+def _not_compared(
+    evidence: RunEvidence, eager: m.RunRecord | m.Skipped, times: _Times
+) -> Iterator[str]:
+    """Give each reason why the times of a run are not those of compiled code beside eager's."""
+    run = evidence.record
+    compiled = m.known(run.compile)
+    if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
+        yield NO_GRAPH
+    yield from _otherwise(evidence, compiled)
+    if isinstance(eager, m.Skipped):
+        yield eager.reason
+        return
+    for time in (times.compiled, times.eager):
+        if isinstance(time, m.Skipped):
+            yield time.reason
+    # Where eager's differ from the baseline's as well, that is another program's result and says
+    # nothing of compiling.
+    agreement = evidence.whole.recording.agreement
+    if _differs(agreement, run.key) and not _differs(agreement, eager.key):
+        yield RESULTS_DIFFER
+    rounds = (*run.timed_rounds.values(), *eager.timed_rounds.values())
+    timings = [run.timing, eager.timing, *(each.timing for each in rounds)]
+    if any(isinstance(timing, m.TimingPass) and timing.compiled for timing in timings):
+        yield COMPILED_WHILE_TIMED
+
+
+def _differs(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> bool:
+    if isinstance(agreement, m.Skipped):
         return False
-    judged = dict(recording.agreement.runs).get(key)
+    judged = dict(agreement.runs).get(key)
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
-@m.skippable
-def _cold_s(run: m.RunRecord) -> m.Figure:
-    """What the calls before steady state take beyond as many steady ones, and the later ones that
-    compile again."""
-    compiled = m.known(run.compile)
-    call_us = compiled.call_us
-    before_steady = max(1, compiled.steady_from)
-    if len(call_us) <= before_steady:
-        return m.Skipped("COMPILE has no call after warm-up")
-    compiling = _compiling(compiled)
-    later = range(before_steady, len(call_us))
-    steady = [call_us[call] for call in later if call not in compiling]
-    timed = step_time(run.timing)
-    if not steady and isinstance(timed, m.Spread):
-        steady = [timed.median]
-    steady_s = median(steady or call_us[before_steady:]) / 1e6
-    calls_s = beyond([us / 1e6 for us in call_us[:before_steady]], steady_s)
-    again_s = sum(max(0.0, call_us[call] / 1e6 - steady_s) for call in later if call in compiling)
-    return calls_s + again_s + compiled.while_loading_s
+def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
+    """Say what the steps after warm-up do besides running compiled code, as far as calls were
+    counted; TIMING leaves out those of a script in which torch compiles."""
+    trace = evidence.compiler
+    counted = m.Skipped("") if trace is None else trace.all.compiled_calls
+    steps = {*range(compiled.steady_from, compiled.made)} - _compiling(evidence, compiled)
+    if isinstance(counted, m.Skipped) or not steps:
+        return
+    after = f"{plural(len(steps), 'step')} after warm-up without a compilation"
+    if asking := steps.intersection(counted.asked):
+        yield f"torch.compile is called in {len(asking)} of {after}"
+    if counted.left_out or any(each.compiled_before for each in counted.callables):
+        return
+    calls = Counter[int]()
+    eager = Counter[int]()
+    for each in counted.callables:
+        calls.update(each.calls)
+        eager.update(each.eager)
+    without = steps.difference(calls)
+    if counted.callables and len(without) > OTHERWISE * len(steps):
+        yield f"{len(without):,} of {after} call no compiled function"
+    made = sum(calls[step] for step in steps)
+    ran_eagerly = sum(eager[step] for step in steps)
+    if ran_eagerly > OTHERWISE * made:
+        of = f"{plural(made, 'call')} of compiled functions"
+        yield f"{ran_eagerly:,} of {of} ran eagerly in {after}"
 
 
-def _compiling(compiled: m.CompilePass) -> set[int]:
-    """The calls in which it compiled."""
-    called = (each.call for each in compiled.compilations if each.call is not None)
-    return {*called, *compiled.compiled_in}
-
-
-def _warm_s(run: m.RunRecord) -> m.Time:
-    if not run.rounds:
-        return ONE_ROUND
-    if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
-        return AT_IMPORT
-    measured = run.timed_rounds.values()
-    if not measured:
-        return m.Skipped("every other round was lost")
-    started = [
-        beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
-        for found in measured
-        if isinstance(step := step_time(found.timing), m.Spread)
-    ]
-    return spread(started, "s")
-
-
-def beyond(calls_s: Sequence[float], steady_s: float) -> float:
-    return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
+def _compiling(evidence: RunEvidence, compiled: m.CompilePass) -> set[int]:
+    """The calls, or steps of a script, in which torch compiled."""
+    made = () if evidence.compiler is None else evidence.compiler.compiled
+    return {*compiled.compiled_in, *(each.call for each in made)}
 
 
 class _Times(m.Model):
@@ -282,11 +229,11 @@ class _Times(m.Model):
         return PAYOFFS[self.answer.verdict]
 
 
-def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
+def _times(run: m.RunRecord, eager: m.RunRecord | m.Skipped) -> _Times:
     """Of units of work where both runs finished theirs; over rounds where both have them."""
     mine = RunTimes.of(run)
-    if eager is None:
-        return _Times(compiled=mine.step, eager=_without_eager(run))
+    if isinstance(eager, m.Skipped):
+        return _Times(compiled=mine.step, eager=eager)
     theirs = RunTimes.of(eager)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(
         eager.evaluation, m.Evaluation
@@ -311,22 +258,22 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
 
 @m.skippable
 def _break_even(
-    started_s: m.Figure,
-    eager_s: m.Figure,
-    times: _Times,
-    verdict: m.Payoff,
-    run: m.RunRecord,
+    evidence: RunEvidence, eager: m.RunRecord | m.Skipped, times: _Times, verdict: m.Payoff
 ) -> m.BreakEven | m.Skipped:
-    paid_s = m.known(started_s) - m.known(eager_s)
+    """Of a run that is faster, and compiles nothing more once it is warm."""
+    run = evidence.record
+    made = m.known(run.compile)
+    if max(_compiling(evidence, made), default=0) >= max(1, made.steady_from):
+        return COMPILES_LATER
+    if run.script is None and m.known(m.known(eager).compile).compilations:
+        return EAGER_COMPILES
+    if verdict in UNRECOVERED:
+        return UNRECOVERED[verdict]
+    paid_s = m.known(_took_s(made))
     saved_us = m.known(times.saved_us)
     compiled = m.known(times.compiled)
-    if verdict != m.Payoff.PAYS:
-        undecided = m.Skipped(times.doubt)
-        return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(
-            verdict, NOT_FASTER
-        )
     # steps, or units of work, of which a step advances many
-    many = max(0.0, paid_s) * 1e6 / saved_us
+    many = paid_s * 1e6 / saved_us
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
@@ -341,48 +288,42 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-def _took(paid_s: m.Figure, compiled: m.CompilePass, run: m.RunRecord, device: str) -> str:
-    """On a CPU Inductor also probes for vector instructions once: kgprof keeps that apart."""
-    if isinstance(paid_s, m.Skipped):
-        return "its compile time"
-    records = run.records
-    by_others = isinstance(records, m.CompileRecords) and all(
-        graph.cuda_graphs is None for graph in records.graphs
-    )
-    beside = "" if device == "cuda" or by_others else " (without the vector-ISA probe)"
-    # of a script those before TRACE's steps are timed
-    is_all = all(call < len(compiled.call_us) for call in _compiling(compiled))
-    least = "" if is_all else "at least "
-    return f"{least}{short(paid_s)} s of cold compile time{beside}"
+def _text(
+    cold_s: m.Figure,
+    cold: m.BreakEven | m.Skipped,
+    times: _Times,
+    verdict: m.Payoff,
+    run: m.RunRecord,
+) -> str:
+    """Say how the times compare, and what compiling took."""
+    compared = COMPARED[verdict]
+    if verdict in UNKNOWN and isinstance(cold, m.Skipped):
+        compared += cold.reason
+    else:
+        compared += _figures(times, run)
+    if not isinstance(cold_s, float):
+        return compared
+    text = f"{compared}; compiling took {short(cold_s)} s with cold caches"
+    if isinstance(cold, m.BreakEven):
+        return f"{text} and pays off after {plural(round(cold.steps), 'step')}"
+    if cold is NOT_RECOVERED:
+        text += " and is not recovered"
+    return text
 
 
-def _text(took: str, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
-    if (
-        isinstance(times.compiled, m.Skipped)
-        or isinstance(times.eager, m.Skipped)
-        or verdict == m.Payoff.NOT_OBSERVED
-    ):
-        missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
-        return f"not compared with eager: {missing.reason}"
-    if verdict == m.Payoff.UNDECIDED:
-        return f"cannot tell whether it is faster than eager: {times.doubt}"
-    samples = (
-        f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
-    )
+def _figures(times: _Times, run: m.RunRecord) -> str:
+    compiled = m.known(times.compiled)
+    eager = m.known(times.eager)
+    samples = "medians, in one process each"
+    if times.rounds > 1:
+        samples = f"medians of {times.rounds} rounds"
     scale = times.unit.name.partition("/")[0]
-    compiled, eager = (
-        f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager)
+    # under set_stance("force_eager") 4 to 15 us for each call of a compiled function (torch 2.13)
+    wrapped = " with torch's wrapper" if run.key.mode == m.AS_IS else ""
+    return (
+        f"{times.unit.bare(compiled.median)} {scale} per {times.per}, "
+        f"{times.unit.bare(eager.median)} {scale} in mode eager{wrapped} (TIMING, {samples})"
     )
-    is_short = times.eager.median * times.to_us < WRAPPED_US
-    wrapped = " with torch's wrapper" if is_short else ""
-    figures = f"{compiled} per {times.per}, {eager} in mode eager{wrapped} (TIMING, {samples})"
-    if verdict == m.Payoff.NEVER:
-        return f"slower than eager; {took} is not recovered: {figures}"
-    if verdict == m.Payoff.LEVEL:
-        return f"not measurably faster than eager; {took} is not recovered: {figures}"
-    if isinstance(cold, m.Skipped):
-        return f"faster than eager: {figures}; its break-even is unknown: {cold.reason}"
-    return f"{took} pays off after {plural(round(cold.steps), 'step')}: {figures}"
 
 
 # ---------------------------------------------------------------- predicted for new processes

@@ -25,7 +25,6 @@ from kgprof.measures.economics import (
     Estimated,
     Noise,
     Sample,
-    beyond,
     predicted,
     tier,
     total,
@@ -253,6 +252,11 @@ def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, E
     _, best = min(sooner, key=lambda each: each[0])
     pays = predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
     return best.cell, _if_faster(pays, part.faster(best))
+
+
+def beyond(calls_s: Sequence[float], steady_s: float) -> float:
+    """What so many calls take beyond as many steady ones."""
+    return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
 # ---------------------------------------------------------------- which one

@@ -520,20 +520,20 @@ def said(time: m.Spread, unit: Unit) -> str:
     return unit.ends(known)
 
 
-def why_unsteady(run: m.RunReport) -> str:
-    """Why the steps of one run took different times, as far as that was looked at."""
+def beside_unsteady(run: m.RunReport) -> str:
+    """Say what else was measured of steps that took different times; no cause of that is known."""
+    said_of = [run.unlike_steps]
+    if isinstance(run.cpu, m.Spread):
+        said_of.append(f"CPU time {said(run.cpu, PER_STEP)} {PER_STEP.name}")
     if isinstance(run.load, m.Load) and run.load.is_high:
-        known = run.unlike_steps or "its steps may differ or wait"
-        return f"{known}; the machine was busy: {run.load.words}"
-    if run.unlike_steps:
-        return run.unlike_steps
-    return "its steps do different work or wait, or the machine was busy"
+        said_of.append(run.load.words)
+    return "; ".join(filter(None, said_of))
 
 
 @m.skippable
 def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     """What is not the same in eight of ten steps, by what was counted or timed in each: waits for a
-    DataLoader that make up most of the difference, calls of compiled functions, else CPU time."""
+    DataLoader that make up most of the difference, or calls of compiled functions."""
     compiled = m.known(run.compile)
     took = m.known(step_time(run.timing))
     waited = spread(m.known(run.timing).loader_us, "us")
@@ -545,11 +545,10 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
         calls.update(each.calls)
     counts = sorted(calls[step] for step in range(compiled.steady_from, compiled.made))
     tenth = len(counts) // 10
-    if counts and counts[tenth] != counts[-1 - tenth]:
-        times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
-        return f"most of its steps that were counted call compiled functions {times}"
-    worked = within_process(m.known(cpu_time(run.timing)), PER_STEP)
-    return "" if worked.is_steady else f"its steps take {PER_STEP.ends(worked)} ms of CPU time"
+    if not counts or counts[tenth] == counts[-1 - tenth]:
+        return ""
+    times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
+    return f"most of its steps that were counted call compiled functions {times}"
 
 
 @m.skippable

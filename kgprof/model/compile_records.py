@@ -159,6 +159,8 @@ class CompiledCalls(Tagged):
 
     callables: tuple[CompiledCallable, ...] = ()
     left_out: int = 0  # calls of callables beyond the limit
+    # calls of torch.compile from a line of the program, by call of the workload
+    asked: dict[int, int] = {}
 
 
 # A record among torch's own: all compiled code was dropped here, by torch._dynamo.reset() or

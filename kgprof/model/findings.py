@@ -293,7 +293,8 @@ class Finding(Model):
     # attributes and functions of the program that it is about: "self.h", "step"
     names: tuple[str, ...] = ()
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
-    # why the program's owner has none: it is then a note, which budgets count all the same
+    # in words what to do where no code is known to help; or why the program's owner has none: it
+    # is then a note, which budgets count all the same
     no_fix: str = ""
 
     @property

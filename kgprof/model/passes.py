@@ -250,6 +250,7 @@ class TimingPass(Tagged, tag="timing"):
     evaluation_s: tuple[float, ...]
     stopped_early: str = ""  # why fewer evaluations than asked for
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
+    compiled: bool = False  # torch did, in some of these samples
     # the first evaluation over the median of the others, where it took longer
     slow_first: float | None = None
     machine: MachineSpeed | Skipped = Skipped("TIMING did not check the machine's speed")
@@ -283,8 +284,6 @@ class TimedRound(Tagged, tag="round"):
     graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
     graphs_compiled: int | Skipped  # by Inductor, because no cache had them
     timing: TimingPass
-    # likewise of each call before steady state (``--warmup``), the first among them
-    warm_up_s: tuple[float, ...] = ()
 
 
 class RoundRecord(Model):

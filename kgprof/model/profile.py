@@ -199,7 +199,7 @@ class RunReport(Model):
     memory_curve: MemoryCurve | Skipped = Skipped("this report has none")
     series: StepSeries | Skipped = Skipped("this report has no single step times")
     long_steps: LongSteps | None = None  # None: the median step stands for most of the time
-    unlike_steps: str = ""  # what differs between most of them, where that was counted or timed
+    unlike_steps: str = ""  # what differs between most of them, where that was counted
     economics: Economics | Skipped = Skipped(
         "nothing was compiled in this run, or nothing was timed"
     )

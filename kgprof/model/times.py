@@ -184,12 +184,7 @@ class Economics(Tagged):
 
     run: RunKey
     eager: RunKey
-    # What the calls before steady state took beyond as many steady ones.
-    cold_s: float | Skipped  # COMPILE, caches cold
-    # of this what compiling takes: a script's first steps may do other work as well
-    paid_s: float | Skipped = Skipped("this report was made before it was told apart")
-    warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
-    eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
+    cold_s: float | Skipped  # all of COMPILE's compilations, as torch timed them, caches cold
     # what the times are of: "step", or the unit of work where both runs finished their whole job
     per: str
     compiled_time: Spread | Skipped  # us a step, or ms a unit
@@ -197,7 +192,6 @@ class Economics(Tagged):
     rounds: int  # over which the two spreads are; 1: over the samples of one process each
     saved_us: float | Skipped  # by each step or unit; negative: it takes longer
     cold: BreakEven | Skipped
-    warm: BreakEven | Skipped
     verdict: Payoff
     text: str  # the same in a sentence, with the figures
 

@@ -4,7 +4,6 @@ function's ``def`` is."""
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
@@ -27,7 +26,6 @@ from kgprof.reading.project import ProjectFiles
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
 LAMBDA = "<lambda>"  # as a code object names it
-_IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,15 +40,14 @@ _BACKWARD_HOOKS = (
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
 )
-# the names in ``range(len(self.layers))``, ``enumerate(self.layers)``, ``zip(self.a, self.b)``
-_OVER_HELD = {"self", "enumerate", "len", "range", "reversed", "zip"}
-_FACTORIES = frozenset(
+FILLED = frozenset(  # by a kernel of the device
     f"torch.{name}"
     for name in (
-        *("arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "ones"),
-        *("rand", "randint", "randn", "randperm", "tensor", "zeros"),
+        *("arange", "empty", "eye", "full", "linspace", "ones"),
+        *("rand", "randint", "randn", "randperm", "zeros"),
     )
 )
+_FACTORIES = FILLED | {f"torch.{name}" for name in ("as_tensor", "from_numpy", "tensor")}
 _NO_WORK = _FACTORIES | {
     f"torch.{name}"
     for name in (
@@ -154,11 +151,10 @@ class _Definition(m.Model):
 
 
 class Loop(m.Model):
-    """A loop statement of a file: its lines, and what its body calls by a name of the program."""
+    """The lines of a loop statement of a file."""
 
     first: int
     last: int
-    calls: tuple[str, ...]
 
     def holds(self, line: int) -> bool:
         return self.first <= line <= self.last
@@ -225,7 +221,7 @@ class SourceText:
         for node in ast.walk(self.tree(file)):
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 last = node.end_lineno or node.lineno
-                yield Loop(first=node.lineno, last=last, calls=_called_in(node))
+                yield Loop(first=node.lineno, last=last)
 
     def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int]:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
@@ -596,16 +592,6 @@ class SourceText:
         working = [f.name for f in functions if _works({name for name, _ in _calls(f)})]
         return working[0] if len(working) == 1 else ""
 
-    def piecewise(self, function: str) -> m.Location | None:
-        """The first loop of the project's functions of this name over something other than what
-        ``self`` holds. Dynamo copies its body once for each piece."""
-        for file in self.own:
-            for node in ast.walk(self.tree(file)):
-                if isinstance(node, _Function) and node.name == function:
-                    for line in _piecewise(node):
-                        return self.at(file, line)
-        return None
-
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
         lines = returned_by_branches(self.tree(place.file), call, place.line)
@@ -712,26 +698,6 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
 
 
-def _piecewise(function: ast.AST) -> Iterator[int]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.While):
-            yield node.lineno
-        elif isinstance(node, ast.For):
-            names = {each.id for each in ast.walk(node.iter) if isinstance(each, ast.Name)}
-            if not names <= _OVER_HELD or ("range" in names and "len" not in names):
-                yield node.lineno
-
-
-def _called_in(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, ...]:
-    """Names the functions and modules of the program that the body calls: ``cell`` and
-    ``self.cell``, no builtin, nothing that the loop itself binds and no method of a variable."""
-    names = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
-    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    called = (name for statement in loop.body for name, _ in _calls(statement))
-    own = (name for name in called if name not in bound and not hasattr(builtins, name))
-    return tuple(dict.fromkeys(name for name in own if _IS_OWN.fullmatch(name)))
-
-
 def _works(called: set[str]) -> bool:
     """Whether a function of these calls is worth compiling."""
     operators = {name for name in called - _NO_WORK if name.startswith(("torch.", "F."))}
@@ -754,13 +720,11 @@ def bindings(
     for function in ast.walk(tree):
         if not isinstance(function, _Function) or function.name in but:
             continue
+        nodes = list(ast.walk(function))
         outer = {
-            n
-            for node in ast.walk(function)
-            if isinstance(node, ast.Global | ast.Nonlocal)
-            for n in node.names
+            n for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names
         }
-        for node in ast.walk(function):
+        for node in nodes:
             if _binds(node, name, outer):
                 yield node.lineno, True  # type: ignore[attr-defined]
             elif (

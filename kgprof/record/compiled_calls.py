@@ -14,6 +14,7 @@ import functools
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -98,7 +99,7 @@ class CompiledCalls(Source):
             weakref.WeakKeyDictionary()
         )
         self._stance_set_at: dict[str, m.SourceLine] = {}
-        self.was_asked = False  # a line of the program called torch.compile
+        self.asked = Counter[int]()  # a line of the program called torch.compile, by call
 
     # ---- what is written down
 
@@ -107,7 +108,7 @@ class CompiledCalls(Source):
         was none."""
         if self.unavailable:
             return
-        yield {"compiled_calls": {"left_out": self._left_out}}
+        yield {"compiled_calls": {"left_out": self._left_out, "asked": {**self.asked}}}
         for each in (*self._gone, *self._callables.values()):
             stance = next(iter(each.described.stances), "")
             counted = msgspec.structs.replace(
@@ -175,7 +176,7 @@ class CompiledCalls(Source):
         """The line on which the program asks torch to compile something."""
         if (place := line_of(innermost_of(self._project, sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
-            self.was_asked = True
+            self.asked[self._calls.current] += 1
 
     @aside
     def _note_stance(self, stance: Any) -> None:

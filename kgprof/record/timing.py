@@ -198,7 +198,7 @@ def timing_pass(
     evaluation found."""
     turns = turns or Turns()
     gc.collect()
-    frames = frames_seen_by_dynamo()
+    seen = compilations_seen()
     last: deque[object] = deque([None], maxlen=1)
     if isinstance(session, EvaluationSession):
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no
@@ -220,15 +220,16 @@ def timing_pass(
             device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), turns, before=step
         )
         timing = replace(timing, evaluation_s=())
-    compiled = frames_seen_by_dynamo() - frames
-    note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
+    compiled = compilations_seen() > seen
+    note = "torch compiled during TIMING, so some samples include compilation"
     slow_first = None
     if len(timing.evaluation_s) > 1:
         first, *others = timing.evaluation_s
         ratio = first / statistics.median(others)
         slow_first = ratio if ratio > FIRST_DIFFERS else None
     evaluation = last[0] if isinstance(last[0], m.Evaluation) else None
-    return replace(timing, notes=(note,) if compiled else (), slow_first=slow_first), evaluation
+    notes = (note,) if compiled else ()
+    return replace(timing, notes=notes, compiled=compiled, slow_first=slow_first), evaluation
 
 
 def _timed(
@@ -338,9 +339,8 @@ def timed_round(
     round.
     """
     with phase("first call"):
-        before_steady = min(max(1, options.warmup), options.steps)
-        warm_up_s = tuple(wall_us(session.step, device) / 1e6 for _ in range(before_steady))
-        for _ in range(options.steps - before_steady):
+        first_call_s = wall_us(session.step, device) / 1e6
+        for _ in range(options.steps - 1):
             session.step()
         synchronize(device)
     with phase(IN_TURN_FROM):
@@ -352,9 +352,8 @@ def timed_round(
         from_cache = graphs.get(HIT, 0)
         compiled = graphs.get(MISS, 0) + graphs.get(BYPASS, 0)
     return m.TimedRound(
-        first_call_s=warm_up_s[0],
+        first_call_s=first_call_s,
         graphs_from_cache=from_cache,
         graphs_compiled=compiled,
         timing=timed,
-        warm_up_s=warm_up_s,
     )

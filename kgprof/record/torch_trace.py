@@ -194,7 +194,7 @@ class CompileSources:
     @property
     def was_asked(self) -> bool:
         """Whether a line of the program called torch.compile."""
-        return self._compiled_calls.was_asked
+        return bool(self._compiled_calls.asked)
 
     def _switched_off_by(self) -> str:
         """What keeps torch.compile from compiling anything; a setting of torch's with its line."""

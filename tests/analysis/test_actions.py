@@ -192,7 +192,7 @@ def test_a_comprehension_outside_of_functions_is_no_function_of_its_own() -> Non
 
 
 def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
-    text = "total += a.item()\nseen += b.item()\n"
+    text = "total += a.item()\nseen += b.item()\na = b = 0.0\n"
     reads = [
         written_syncs.read(at(line), expression=f"{name}.item()")
         for line, name in ((1, "a"), (2, "b"))

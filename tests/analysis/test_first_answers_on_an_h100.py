@@ -34,7 +34,7 @@ TRUTHS = {
     "many_small_kernels": Truth(
         limit=LimitKind.LAUNCHES,
         rule="KGP602",
-        fix='torch.compile(..., mode="reduce-overhead")',
+        fix="",  # of eager code, before it is tried
         never=("KGP202", "KGP503"),
     ),
     # 118 batch sizes with mode="reduce-overhead", 14.4 s in all; 5.2 s with four sizes
@@ -43,7 +43,7 @@ TRUTHS = {
         whole=True,
         rule="KGP304",
         line=10,
-        fix="torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 32))",
+        fix="",  # whether padding changes the result is not known
         never=("KGP201", "KGP202", "KGP303", "KGP503"),
     ),
     # generate() with a cache that grows, 0.293 s; 0.165 s with a static one
@@ -52,7 +52,7 @@ TRUTHS = {
         whole=True,
         rule="KGP103",
         line=12,
-        fix='model.generate(..., cache_implementation="static")',
+        fix='generate(..., cache_implementation="static")',
         never=("KGP202", "KGP503", "KGP602"),
     ),
     # a number that is a constant of the graph until it changes, 6.9 s in all; 3.5 s as a tensor

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import torch
 
 from kgprof.collectors import cuda_graphs
 from kgprof.collectors.cuda_graphs import CudaGraphs, Partitioning, Recorded, Skip
@@ -355,19 +354,10 @@ def test_a_graph_for_each_size_says_how_many_and_what_each_takes() -> None:
         "a CUDA graph is recorded for each of 10 input sizes: 17 of 21 steps record one or run a "
         "size for the first time, 8.00 ms each where a replay takes 0.500 ms; torch warns of it"
     )
-    assert found.fix.startswith("x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 32))")
+    assert found.fix == ""  # whether padding changes the result is not known
     assert isinstance(found.saves, Saving)
     # 18 steps of 7.5 ms beyond a replay (steps 0 and 1 compile); torch gave no time for compiling
     assert (found.saves.us_per_step, found.saves.per) == (pytest.approx(18 * 7500.0), "run")
-
-
-def test_the_padding_that_is_written_gives_few_sizes() -> None:
-    scope = {"torch": torch, "x": torch.ones(37, 8)}
-    (found,) = sized(*written.many_sizes(20))
-
-    exec(found.fix, scope)
-
-    assert scope["x"].shape == (64, 8)  # type: ignore[attr-defined]
 
 
 def test_sizes_that_stop_coming_are_a_note() -> None:

@@ -7,17 +7,13 @@ import msgspec
 import pytest
 
 from kgprof.collectors.device_idle import (
-    BRANCHES,
     DEVICE_IDLE,
     GRADIENTS_GIVEN,
     LAUNCH_BOUND,
     REPLAY,
     RESULTS_KEPT,
-    RNN,
     SIZES_CHANGE,
-    SPARSE,
     STEPS_CHANGE,
-    WHOLE_SEQUENCE,
     collect,
     diagnose,
 )
@@ -26,14 +22,12 @@ from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.model import (
     Finding,
     FindingCost,
-    KernelOrigin,
-    KernelOrigins,
     Level,
     MemoryPass,
     PassName,
     Recording,
+    Saving,
     Skipped,
-    SourceLine,
     Witness,
 )
 from kgprof.model.memory_records import HeldOutput
@@ -49,7 +43,7 @@ from tests.collectors.written_device import (
     unlike_steps,
     with_bare,
 )
-from tests.collectors.written_syncs import CALLS, STEADY_FROM, read
+from tests.collectors.written_syncs import CALLS, read
 from tests.collectors.written_tensors import given, graph
 
 
@@ -89,7 +83,34 @@ def test_many_short_kernels_are_bound_by_their_launches() -> None:
         "the GPU is idle 80 % of each step (80 of 400 µs busy, 40 launches, one every 10.0 µs); "
         "89 % of that while the CPU issues launches"
     )
-    assert finding.fix == REPLAY
+    assert finding.fix == ""  # operators of eager code
+
+
+def test_launches_of_compiled_code_are_replayed_and_save_its_idle_time() -> None:
+    (finding,) = found(in_compiled_code())
+
+    assert (finding.rule, finding.fix) == (LAUNCH_BOUND.id, REPLAY)
+    assert isinstance(finding.saves, Saving)
+    assert finding.saves.us_per_step == pytest.approx(320.0, rel=0.1)
+
+
+def in_compiled_code() -> Recording:
+    """Steps of forty short kernels, each all in a region of torch.compile's."""
+    return traced([*steps_of(40, 2.0, 40, 0.9), *REGIONS], step_us=400.0)
+
+
+REGIONS = tuple(
+    {
+        "ph": "X",
+        "pid": 1,
+        "tid": 1,
+        "cat": "user_annotation",
+        "name": "Torch-Compiled Region: 0/0",
+        "ts": step * TRACED_US + 1,
+        "dur": TRACED_US - 2,
+    }
+    for step in range(4)
+)
 
 
 def test_in_mode_eager_launching_is_what_is_expected_and_a_note() -> None:
@@ -132,7 +153,7 @@ def test_work_of_unknown_launches_is_idle_without_a_cause() -> None:
 
 
 def test_a_cuda_graph_is_proposed_where_none_was_tried_and_inputs_stay() -> None:
-    (event,) = collect(Evidence(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)))
+    (event,) = collect(Evidence(in_compiled_code()))
 
     def fix(**changed: object) -> str:
         (finding,) = diagnose((msgspec.structs.replace(event, **changed),))
@@ -143,20 +164,14 @@ def test_a_cuda_graph_is_proposed_where_none_was_tried_and_inputs_stay() -> None
     assert fix(asks_for_graphs=True) == ""
     assert fix(graph_launches=1.0) == ""
     assert fix(against_graphs=SIZES_CHANGE) == ""
+    assert fix(in_compiled_us=100.0) == ""  # a part of it alone
 
 
 def launching(memory: MemoryPass) -> Recording:
     """A step of many short kernels, and what MEMORY saw in it."""
-    whole = steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)
+    whole = in_compiled_code()
     run = msgspec.structs.replace(whole.runs[0], memory=memory)
     return msgspec.structs.replace(whole, runs=(run,))
-
-
-def branching(calls: range) -> MemoryPass:
-    """A solver whose loop asks in these calls five times whether a tensor is true."""
-    asked = read(device="cuda", instruction="POP_JUMP_IF_FALSE", expression="", calls=calls)
-    often = msgspec.structs.replace(asked, calls=dict.fromkeys(calls, 5))
-    return written_syncs.memory(often)
 
 
 def keeping(calls: tuple[int, ...]) -> MemoryPass:
@@ -170,8 +185,6 @@ def keeping(calls: tuple[int, ...]) -> MemoryPass:
 @pytest.mark.parametrize(
     ("memory", "against"),
     [
-        (branching(range(CALLS)), BRANCHES),
-        (branching(range(STEADY_FROM, STEADY_FROM + 1)), ""),
         (written_syncs.memory(read(device="cuda")), ""),
         (keeping(tuple(range(CALLS - 1))), RESULTS_KEPT),
         (keeping((0,)), ""),
@@ -196,7 +209,7 @@ def launching_over(*grids: int, operator: str = "aten::mm") -> Recording:
             event["args"] |= {"grid": [grids[step], 1, 1], "block": [32, 1, 1]}
         if event["cat"] == "cpu_op":
             event["name"] = event["name"].replace("aten::mm", operator)
-    return traced(events, step_us=400.0)
+    return traced([*events, *REGIONS], step_us=400.0)
 
 
 @pytest.mark.parametrize(
@@ -205,14 +218,13 @@ def launching_over(*grids: int, operator: str = "aten::mm") -> Recording:
         pytest.param(launching_over(4, 4, 4, 4), "", id="one size"),
         pytest.param(launching_over(4, 8, 4, 8), "", id="two sizes in turn"),
         pytest.param(launching_over(4, 8, 6, 5), STEPS_CHANGE, id="four sizes"),
-        pytest.param(launching_over(4, 4, 4, 4, operator="aten::_sparse_mm"), SPARSE, id="sparse"),
         pytest.param(launching_over(4, 4, 4, 4, operator=ACCUMULATES), "", id="gradients kept"),
         pytest.param(
             launching_over(4, 4, 4, 4, operator=BACKWARD_SPANS[0]), GRADIENTS_GIVEN, id="given"
         ),
     ],
 )
-def test_no_cuda_graph_is_proposed_to_eager_steps_of_other_sizes_and_sparse_tensors(
+def test_no_cuda_graph_is_proposed_to_steps_of_other_sizes_or_gradients_that_are_results(
     recording: Recording, against: str
 ) -> None:
     (finding,) = found(recording)
@@ -220,46 +232,6 @@ def test_no_cuda_graph_is_proposed_to_eager_steps_of_other_sizes_and_sparse_tens
     assert finding.rule == LAUNCH_BOUND.id
     assert finding.fix == ("" if against else REPLAY)
     assert against in finding.detail
-
-
-def test_an_rnn_that_is_called_once_per_time_step_is_proposed_the_whole_sequence() -> None:
-    # given: twenty calls of nn.GRU per step, which torch.compile leaves in eager
-    (finding,) = found(launching_over(4, 4, 4, 4, operator="aten::gru"))
-
-    assert finding.rule == LAUNCH_BOUND.id
-    assert finding.fix == WHOLE_SEQUENCE.format("20 calls")
-    assert RNN in finding.detail
-
-
-def test_an_rnn_that_launches_next_to_nothing_does_not_speak_against_cuda_graphs() -> None:
-    # given: one nn.GRU in each step, whose kernels are not among the forty of the step
-    events = [*steps_of(40, 2.0, 40, 0.9)]
-    gru = {"ph": "X", "pid": 1, "tid": 1, "cat": "cpu_op", "name": "aten::gru", "dur": 0.1}
-    at = [{**gru, "ts": 1_000.0 * step + 1} for step in range(4)]
-
-    (finding,) = found(traced([*events, *at], step_us=400.0))
-
-    assert finding.fix == REPLAY
-
-
-def test_an_rnn_that_is_called_once_has_no_cuda_graph() -> None:
-    (event,) = collect(Evidence(launching_over(4, 4, 4, 4, operator="aten::lstm")))
-
-    (finding,) = diagnose((msgspec.structs.replace(event, rnn_calls=1.0),))
-
-    assert (finding.fix, finding.no_fix) == ("", RNN)
-
-
-def test_an_argument_that_keeps_the_sizes_is_proposed_where_they_change() -> None:
-    line = SourceLine(file="/lib/transformers/generation/utils.py", line=1, function="_sample")
-    origin = KernelOrigin(compile_id="", kernel="torch.ops.aten.mm", number=1, lines=(line,))
-    recording = launching_over(4, 8, 6, 5)
-    origins = KernelOrigins(origins=(origin,))
-    run = msgspec.structs.replace(recording.runs[0], kernel_origins=origins)
-
-    (finding,) = found(msgspec.structs.replace(recording, runs=(run,)))
-
-    assert finding.fix == REPLAY  # in place of which the argument is written
 
 
 def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> None:

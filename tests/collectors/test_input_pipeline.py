@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from kgprof.analysis import analyse
 from kgprof.collectors.device_idle import DEVICE_IDLE
 from kgprof.collectors.input_pipeline import (
-    KEEP,
     ONCE_AN_EPOCH,
     PAGEABLE_COPY,
     SLOW_DATA_LOADER,
@@ -124,7 +123,7 @@ def test_workers_that_bring_batches_in_bursts_are_told_with_their_share_of_all_s
     assert finding.message == (
         "the GPU waits for the DataLoader: next() takes 50 % of the time of all 100 steps"
     )
-    assert "# more than now" in finding.fix
+    assert finding.fix == ""  # of a loader with workers
     assert bound_us(finding) == 400.0
     assert isinstance(finding.saves, Saving)
     assert finding.saves.per == MEAN_STEP  # no share of the median step, which is 400 us as well
@@ -167,7 +166,7 @@ def test_a_copy_from_pageable_memory_costs_its_time_and_what_is_idle_in_its_call
     (finding,) = found(pageable_copy())
 
     assert (finding.rule, bound_us(finding)) == (PAGEABLE_COPY.id, 250.0)
-    assert finding.fix.startswith('x.to("cuda", non_blocking=True)  # from pinned memory: ')
+    assert finding.fix == ""  # which tensor it is, TRACE does not say
 
 
 def test_a_copy_from_pinned_memory_is_none() -> None:
@@ -205,15 +204,15 @@ ONE, NEXT = ((110.0, 30.0),), ((110.0, 30.0), (200.0, 500.0))
 @pytest.mark.parametrize(
     ("calls", "workers", "text", "fix"),
     [
-        ((NEXT,) * STEPS, False, "", KEEP),
-        ((NEXT,) * STEPS, True, "", KEEP),
+        ((NEXT,) * STEPS, False, "", ""),
+        ((NEXT,) * STEPS, True, "", ""),
         ((NEXT, *(ONE,) * (STEPS - 1)), True, "", "DataLoader(..., persistent_workers=True)"),
         ((NEXT, *(ONE,) * (STEPS - 1)), True, "persistent_workers=True", ""),
         (
             (NEXT[1:],) * STEPS,
             True,
             "persistent_workers=True",
-            "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now",
+            "",
         ),
         (
             (NEXT[1:],) * STEPS,
@@ -229,7 +228,7 @@ def test_what_helps_a_loader_follows_from_where_it_waits_and_what_it_has(
     (finding,) = found(with_loader_calls(*calls, workers=workers, text=text))
 
     assert (finding.rule, finding.fix) == (SLOW_DATA_LOADER.id, fix)
-    assert (finding.no_fix == ONCE_AN_EPOCH) is (not fix)
+    assert (finding.no_fix == ONCE_AN_EPOCH) is (not fix and NEXT in calls)
 
 
 def test_two_loaders_in_each_step_are_no_epochs_of_one_batch() -> None:

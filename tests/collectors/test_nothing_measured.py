@@ -165,40 +165,6 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     assert "--mode default" in nothing_measured.NOTHING_MEASURED.remedy
 
 
-ROLLS = """
-class Rolling(nn.Module):
-    def forward(self, x):
-        for piece in {}:
-            h = self.cell(piece)
-model(x)
-"""
-
-
-@pytest.mark.parametrize(
-    ("pieces", "is_unrolled"),
-    [
-        ("x.split(1, dim=1)", True),
-        ("range(1000)", True),
-        ("range(self.steps)", True),
-        ("self.layers", False),
-        ("zip(self.layers, self.norms)", False),
-        ("range(len(self.layers))", False),
-    ],
-)
-def test_no_compile_is_written_over_a_loop_that_torch_would_unroll(
-    pieces: str, is_unrolled: bool
-) -> None:
-    sources = Sources(files={written.FILE: SourceFile(sha256="", text=ROLLS.format(pieces))})
-    records = CompileRecords(records=(), sources=sources)
-    script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
-    eager = msgspec.structs.replace(run(AS_IS, compiled=0), records=records, script=script)
-
-    (found,) = nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(eager))))
-
-    assert bool(found.fix) is not is_unrolled
-    assert ("would unroll the loop of model.py:4" in found.no_fix) is is_unrolled
-
-
 def test_what_is_compiled_already_and_runs_eagerly_is_not_to_be_compiled_once_more() -> None:
     sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
     calls = CompiledCalls(callables=(written.called(written.STEP, 3, 4, 5),))

@@ -204,18 +204,7 @@ def test_what_most_steps_have_not_alike_is_known_where_it_was_counted() -> None:
     )
     alike = CompiledCalls(callables=(called(STEP, calls=dict.fromkeys(counted, 2)),))
     level = msgspec.structs.replace(timed, records=CompileRecords(compiled_calls=alike))
-    assert isinstance(times.unlike_steps(level), Skipped)  # no CPU times were taken
-    works = TimingPass(
-        clock="perf_counter",
-        step_us=((1e3, 9e3, 1e3, 9e3),),
-        evaluation_s=(),
-        cpu_us=(1e3, 8e3, 1e3, 8e3),
-    )
-    assert times.unlike_steps(msgspec.structs.replace(level, timing=works)) == (
-        "its steps take 1.00 to 8.00 ms of CPU time"
-    )
-    disturbed = msgspec.structs.replace(works, cpu_us=(1e3, 1.5e3, 1e3, 1.5e3))
-    assert times.unlike_steps(msgspec.structs.replace(level, timing=disturbed)) == ""
+    assert times.unlike_steps(level) == ""
     assert isinstance(times.unlike_steps(timed), Skipped)
 
 

@@ -68,7 +68,8 @@ def without_action(findings: Iterable[m.Finding]) -> tuple[str, ...]:
 
 def _lacking(finding: m.Finding) -> Iterator[str]:
     if finding.no_fix:
-        if finding.level is not m.Level.NOTE:
+        # of a line of the program it may be what to do, in words
+        if finding.level is not m.Level.NOTE and finding.library is not None:
             yield "level of a note, though nothing can be done"
         return
     if not (finding.fix or collectors.rule_of(finding).remedy):

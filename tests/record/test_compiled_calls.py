@@ -40,6 +40,10 @@ def fresh() -> Iterator[None]:
 
 
 def recorded(step: Callable[[], object], times: int = STEPS) -> tuple[CompiledCallable, ...]:
+    return read_back(step, times).callables
+
+
+def read_back(step: Callable[[], object], times: int = STEPS) -> CompiledCalls:
     """What is read back of ``times`` calls of a workload."""
     index = CallIndex()
     sources = CompileSources(index, HERE, to_stderr=False)
@@ -51,7 +55,7 @@ def recorded(step: Callable[[], object], times: int = STEPS) -> tuple[CompiledCa
             counted()
     calls = records_of(sources.lines(), NOTHING_MORE).compiled_calls
     assert isinstance(calls, CompiledCalls)
-    return calls.callables
+    return calls
 
 
 @contextmanager
@@ -397,3 +401,11 @@ def test_an_exception_of_the_listener_is_not_the_programs(monkeypatch: pytest.Mo
     assert listener.gave_up
     assert "KeyError" in listener.unavailable
     assert list(listener.lines()) == []
+
+
+def test_the_calls_in_which_a_program_calls_torch_compile_are_counted() -> None:
+    once = torch.compile(lambda x: x + 1, backend="eager")
+
+    assert read_back(lambda: once(X)).asked == {}
+    anew = read_back(lambda: torch.compile(lambda x: x * 2, backend="eager")(X), times=3)
+    assert anew.asked == {0: 1, 1: 1, 2: 1}

@@ -249,8 +249,7 @@ def test_a_round_makes_the_calls_that_come_before_timing_and_times_what_timing_t
     assert session.steps == 4 + 2 * 3
     assert [len(steps) for steps in timed.timing.step_us] == [3, 3]
     assert len(timed.timing.evaluation_s) == 2
-    assert len(timed.warm_up_s) == 3
-    assert timed.first_call_s == timed.warm_up_s[0] > 0
+    assert timed.first_call_s > 0
 
 
 def test_a_compiled_run_is_timed_twice_and_the_second_process_compiles_nothing(

@@ -1711,38 +1711,31 @@ def _economics(key: RunKey) -> Economics | Skipped:
         run=key,
         eager=eager,
         cold_s=14.2,
-        paid_s=14.2,
-        warm_s=_spread(2.1, 3, "s"),
-        eager_s=0.2,
         per="candidate",
         compiled_time=_spread(0.0593, 4, "ms/candidate"),
         eager_time=_spread(0.105, 4, "ms/candidate"),
         rounds=4,
         saved_us=45.7,
         cold=BreakEven(steps=6200.0, units=306_346.0, after_s=18.2),
-        warm=BreakEven(steps=841.0, units=41_575.0, after_s=2.47),
         verdict="pays",
-        text="it has earned back 14.2 s of cold compile time after 6,200 steps",
+        text="faster than eager; compiling took 14.2 s and pays off after 6,200 steps",
     )
     if key == KEYS[1]:
         return pays
     if key == KEYS[3]:
-        slower = Skipped(reason="not measurably faster than eager")
+        slower = Skipped(reason="slower than eager")
         return msgspec.structs.replace(
             pays,
             saved_us=-4.0,
             cold=slower,
-            warm=slower,
             verdict="never",
             text="it never earns back",
         )
     return msgspec.structs.replace(
         pays,
-        eager_s=unseen,
         eager_time=unseen,
         saved_us=unseen,
         cold=unseen,
-        warm=unseen,
         verdict="not observed",
         text=f"not compared with eager: {unseen.reason}",
     )
