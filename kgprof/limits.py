@@ -121,14 +121,15 @@ def words(run: m.RunReport, *, says_step: bool = False) -> str:
     return step_words(run, says_step=says_step)
 
 
+@m.otherwise(())
 def places(run: m.RunReport) -> Sequence[m.Location | None]:
     """The lines that ``words`` names."""
     if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
         return [each.location for each in run.whole.once if _has_place(each)]
-    found = run.limits
-    if isinstance(found, m.Skipped) or found.leading is None or found.leading.name:
+    leading = m.known(run.limits).leading
+    if leading is None or leading.name:
         return ()
-    return [found.leading.location]
+    return [leading.location]
 
 
 def is_of_the_whole(run: m.RunReport) -> bool:
