@@ -31,7 +31,7 @@ CEILINGS = {
     "conditional expressions per 1,000 lines": 23,
     meters.CLASSES: 739,
     meters.COPIED: 1522,
-    meters.SKIPPED: 323,
+    meters.SKIPPED: 322,
     meters.LONG_LINES: 3,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
