@@ -84,10 +84,12 @@ def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
 
 
 def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location | None:
-    """Find the place whose recompiles took most of the time, as their findings name it."""
+    """Find the place whose recompiles took most of the time: the def of a function of the project,
+    the line that calls a library's."""
     took_s = defaultdict[m.Location | None, float](float)
     for event in evidence.once(recompiles.collect):
-        if event.run == run:
-            took_s[event.location] += sum(recompiles.known_s(event.recompiles))
+        for made in event.recompiles if event.run == run else ():
+            place = made.call_site if event.is_of_library else event.location
+            took_s[place] += sum(recompiles.known_s([made]))
     all_s = max(sum(took_s.values()), again_us / 1e6)
     return next((place for place, seconds in took_s.items() if 2 * seconds > all_s), None)

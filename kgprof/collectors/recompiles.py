@@ -194,6 +194,11 @@ class RecompiledFunction(Event):
     limit_fix: str = ""  # for ``limit_guard``
     tried: Mapping[str, str] = {}  # settings by name, as far as they were tried: what each does
 
+    @property
+    def is_of_library(self) -> bool:
+        """Whether no def of the project's is the place of it."""
+        return bool(self.library or self.wraps)
+
     def is_steady(self, recompile: Recompile) -> bool:
         return recompile.call >= self.steady_from and not recompile.begins
 
@@ -423,7 +428,7 @@ def _recompiled(
     location, function = definition, definition.function if definition else ""
     library: m.PackageLine | None = None
     if definition is not None and not trace.source.project.holds(definition.file):
-        location = next((place for c in compiled if (place := place_of(trace, c))), None)
+        location = next((place for c in (*again, *limits) if (place := place_of(trace, c))), None)
         library = library_function(trace, *compiled, place=definition)
         function = library.function if library else function
     inside = (library.package, library.file, library.function) if library else ()
@@ -1224,8 +1229,7 @@ def _finding(
     )
     eager += shared if event.limit_call is not None else ""
     lines = {recompile.call_site for recompile in recompiles}
-    of_library = bool(event.library or event.wraps)
-    called = lines.pop() if of_library and len(lines) == 1 else None
+    called = lines.pop() if event.is_of_library and len(lines) == 1 else None
     calls = [f"{step_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = () if apart in (WARM_UP, AFTER_A_BREAK) else sorted({guard.kind for guard in guards})
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)

@@ -1114,6 +1114,23 @@ def test_a_librarys_function_counts_at_the_line_that_leads_there() -> None:
     )
 
 
+def test_a_librarys_function_counts_at_the_line_that_compiled_it_again() -> None:
+    frame = (LIBRARY, 50, "forward")
+    earlier = (written.CALLER[0], 7, "main")
+    lines = [
+        *compiled("0/0", frame, above=(earlier,)),
+        *compiled("0/1", frame, call=10),
+        rejected("0/1", "0/0: tensor 'args[0]' rank mismatch. expected 1, actual 2", call=10),
+        *compiled("0/2", frame, call=10, above=((written.CALLER[0], 22, "train"),)),
+        rejected("0/2", "0/1: tensor 'args[0]' rank mismatch. expected 2, actual 3", call=10),
+        *(ran(f"0/{entry}", *range(10, 20)) for entry in range(3)),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert found.location == CALL_SITE
+
+
 def test_two_functions_of_a_library_behind_one_line_are_two_findings() -> None:
     lines: list[Any] = []
     for number, frame in enumerate([(LIBRARY, 50, "forward"), (LIBRARY, 90, "forward")]):
