@@ -7,7 +7,7 @@ more, stand in the program; what it adds is not there yet.
 import ast
 import builtins
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -69,12 +69,28 @@ def _is_made_of_known_names(
         return True
     own = [place for place in places if source.project.holds(place.file)]
     trees = [(source.tree(place.file), place.line) for place in own]
+    trees += _written_again(source, tree)
     called = {_last(call.func) for call in _open_calls(tree)}
     known = {PurePath(file).stem for file in source.own} | (called & _words(source))
     for its, line in trees:
         known |= visible(its, line)
     is_known = all(its.body for its, _ in trees)  # the text of each
     return bool(own) and (free <= known or "*" in known or not is_known)
+
+
+def _written_again(source: SourceText, tree: ast.Module) -> Iterator[tuple[ast.Module, int]]:
+    """The lines of the program with the call that the code is, but for its keywords."""
+    match tree.body:
+        case [ast.Expr(value=ast.Call() as new)] if not _is_open(new):
+            written = ast.unparse(ast.Call(new.func, new.args, []))
+        case _:
+            return
+    for file in source.own:
+        for node in ast.walk(source.tree(file)):
+            if not isinstance(node, ast.Call):
+                continue
+            if ast.unparse(ast.Call(node.func, node.args, [])) == written:
+                yield source.tree(file), node.lineno
 
 
 def visible(tree: ast.Module, line: int) -> set[str]:

@@ -83,6 +83,11 @@ def test_a_name_is_visible_at_one_of_the_places_that_the_finding_points_to() -> 
     assert offered("model.eval()", COPIES, related=elsewhere) == "model.eval()"
 
 
+def test_a_call_of_the_program_may_be_written_again_where_it_stands() -> None:
+    assert offered("batch.to(device)", CALLS) == "batch.to(device)"
+    assert offered("batch.cpu(device)", CALLS) == ""
+
+
 def test_of_a_library_s_line_only_settings_are_offered() -> None:
     setting = "torch._dynamo.config.allow_rnn = True"
 
