@@ -46,7 +46,7 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     for step in paid.compiling:
         made = [each for each in trace.compiled if each.call == step]
         whole_us = sum(each.took_us for each in made)
-        known = [each for each in made if not each.failed and _is_again(trace, each)]
+        known = [each for each in made if _is_again(trace, each)]
         again = sum(each.took_us for each in known) / whole_us if whole_us else 0.0
         extra_us = min(paid.extra_us([step]), whole_us or math.inf)
         again_us += extra_us * again
@@ -69,11 +69,16 @@ def _is_again(trace: RunTrace, compiled: Compiled) -> bool:
     began = (
         each.compile_id
         for one in compiled_callables.callables(trace)
-        if one.name == called.name  # wrapped anew, it is the same module
+        if _is_same_module(one, called)
         for each in one.compilations
         if frame_id(each.compile_id) == compiled.frame_id
     )
     return next(began, "") != compiled.compile_id
+
+
+def _is_same_module(one: m.CompiledCallable, other: m.CompiledCallable) -> bool:
+    """Whether it is one, perhaps wrapped anew: its path tells, if it has one."""
+    return one.number == other.number or (one.path != "" and one.name == other.name)
 
 
 def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

@@ -508,7 +508,8 @@ def _told_apart(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> tuple[Recompile, ...]:
     """The recompiles, and which of them happened once: the same guards of the same code object
-    failed in no other call and, in that call, for no second value."""
+    failed in no other call and, in that call, for no second value. A flag has two values, so that
+    each recompile for one happens once."""
     made = list(_recompiles(trace, again, guards))
     met: dict[object, set[tuple[int, str]]] = {}
     keys = [
@@ -521,9 +522,14 @@ def _told_apart(
     for key, each in zip(keys, made, strict=True):
         met.setdefault(key, set()).add((each.call, each.guard.actual))
     return tuple(
-        replace(each, once=bool(each.rejected) and len(met[key]) == 1)
+        replace(each, once=bool(each.rejected) and (len(met[key]) == 1 or _is_flag(each.guard)))
         for key, each in zip(keys, made, strict=True)
     )
+
+
+def _is_flag(guard: Guard) -> bool:
+    value = guard.expected.removeprefix("no ")
+    return guard.kind == "value" and value in ("True", "False")
 
 
 def _size_class(guard: Guard) -> str:

@@ -129,7 +129,7 @@ def room_for_all(modules: int) -> str:
 
 
 _DOUBLE = "with dtype=torch.float64 if the tensors are"
-_MOST_MARKS = 3
+_MOST_MARKS = 2
 _ALL_SIZES = "torch.compile(..., dynamic=True)"
 
 
@@ -155,7 +155,9 @@ def mark(sizes: Sequence[InputSize]) -> str:
 
 
 def _sizes_made_dynamic(cause: Cause) -> str:
-    no_mark = cause.within_compiled or cause.is_rest
+    """What was tried, else marks, else the same for all sizes."""
+    is_tried = bool(cause.tried.get(ALL_SIZES.name))
+    no_mark = is_tried or cause.within_compiled or cause.is_rest
     return _ALL_SIZES if no_mark else mark(cause.together)
 
 
@@ -173,8 +175,7 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
-    tried = cause.tried.get(ALL_SIZES.name, "")
-    effect = f"dynamic=True was {tried}" if tried else NOT_TRIED
+    effect = cause.tried.get(ALL_SIZES.name) or NOT_TRIED
     return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}; {effect}"
 
 

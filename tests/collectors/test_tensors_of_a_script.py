@@ -42,7 +42,7 @@ def found(recording: Recording, *, script: bool) -> list[tuple[str, Level]]:
     [
         (recording(graph(BATCH)), [("KGP401", Level.NOTE)], []),
         (recording(graph(STATE)), [("KGP401", Level.NOTE)], []),
-        (a_written_argument(), [("KGP404", Level.WARNING)], []),
+        (a_written_argument(), [("KGP404", Level.NOTE)], []),
         (
             recording(graph(given(written=ALL), file=LIBRARY, returned_inputs=("L['x']",))),
             [],
