@@ -85,7 +85,14 @@ def test_what_a_reset_dropped_is_compiled_again() -> None:
     assert found[LimitKind.RECOMPILING] == pytest.approx(3e6, rel=0.01)
 
 
-def test_the_second_of_two_modules_is_compiled_for_the_first_time() -> None:
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("Conv2d", "detector"), ("Sequential", "classifier")), (("Sequential", ""),) * 2],
+    ids=["with names", "of one class, without a name"],
+)
+def test_the_second_of_two_modules_is_compiled_for_the_first_time(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
     """They share torch's own function around a module, of which torch counts both as entries."""
     detector, classifier = (
         written.called(
@@ -95,10 +102,7 @@ def test_the_second_of_two_modules_is_compiled_for_the_first_time() -> None:
             path=path,
             compilations=(written.begun(f"0/{number}", call),),
         )
-        for number, call, module, path in (
-            (0, 0, "Conv2d", "detector"),
-            (1, 5, "Sequential", "classifier"),
-        )
+        for number, call, (module, path) in ((0, 0, one), (1, 5, other))
     )
     lines = [*written.recompiled(5), detector, classifier]
 
@@ -106,6 +110,17 @@ def test_the_second_of_two_modules_is_compiled_for_the_first_time() -> None:
 
     assert found[LimitKind.COMPILING] == pytest.approx(5e6, rel=0.01)
     assert LimitKind.RECOMPILING not in found
+
+
+def test_an_attempt_that_torch_refuses_is_no_first_compilation() -> None:
+    lines = [
+        *written.compiled("0/0", written.STEP),
+        *written.compiled("0/1", written.STEP, call=5, fail_type="FailOnRecompileLimitHit"),
+    ]
+
+    found = account(analyse(script(*lines, compiled_in={0: 2.0, 5: 3.0})))
+
+    assert found[LimitKind.COMPILING] == pytest.approx(2e6, rel=0.01)
 
 
 def test_what_else_a_step_does_that_compiles_is_no_compiling() -> None:

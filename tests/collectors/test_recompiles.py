@@ -446,6 +446,30 @@ def test_what_recompiles_after_the_warm_up_is_told_apart_from_what_did_before() 
     assert "recompiled 1 time in step 1, 0.50 s, during warm-up: dtype of x" in note.message
 
 
+def test_each_recompile_for_a_flag_happens_once() -> None:
+    """Two flags that are each set once, as the stages of a training do."""
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=6),
+        rejected("0/1", "0/0: self.observing == True", call=6),
+        *compiled("0/2", STEP, call=14),
+        rejected("0/2", "0/1: self.quantising == False", "0/0: self.observing == True", call=14),
+        *compiled("0/3", STEP, call=17),
+        rejected(
+            "0/3",
+            "0/2: self.observing == False",
+            "0/1: self.quantising == False",
+            "0/0: self.quantising == False",
+            call=17,
+        ),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 6, 14, 17))),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 3)
+
+
 def test_conditions_are_each_a_cause() -> None:
     larger = "(24*min(64, 16 + L['cache'].used)) != 1536"
     full = "0 <= L['cache'].used <= 48"
