@@ -18,6 +18,7 @@ from kgprof.collectors import (
     RULES,
     addresses,
     aliases,
+    caches,
     device_idle,
     mutations,
     rule_of,
@@ -210,12 +211,12 @@ def _is_over(finding: m.Finding) -> bool:
 
 
 def _asks_for_something(finding: m.Finding) -> bool:
-    """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is
-    a warning there."""
+    """What reads in many steps; no other note, and nothing that only another process pays for. On a
+    CPU ``.cpu()`` costs nothing, nor does what is a warning there."""
     if (reads := finding.reads) is not None and reads.steps:
         often = reads.is_dear or reads.in_steps > syncs.SELDOM * reads.steps
         return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
-    return finding.level is not m.Level.NOTE
+    return finding.level is not m.Level.NOTE and finding.rule != caches.CACHE_BYPASSED.id
 
 
 def _bound(

@@ -55,7 +55,8 @@ OF_A_LIBRARY = (
 )
 FUNCTIONS_TOO = (
     "torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True  # torch then "
-    "caches graphs with a torch.autograd.Function; not tried"
+    "no longer refuses graphs because of a torch.autograd.Function; other reasons may be left; "
+    "not tried"
 )
 
 # Artifact names of torch.__trace: what they are called here, and the cache.
@@ -154,9 +155,8 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         name = f"{first.library.function} in {first.library}" if first.library else name
         fix = _fix(first)
         # What Inductor generated has a cache of its own, behind that of AOTAutograd.
-        again = (
-            "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
-        )
+        generated = _CACHES["fx_graph_cache"] in caches
+        again = "recompiled" if generated else "traced by AOTAutograd again"
         findings.append(
             finding(
                 CACHE_BYPASSED,

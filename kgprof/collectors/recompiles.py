@@ -1338,7 +1338,7 @@ def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     fix = next((str(each.fix) for each in recompiles if each.fix and causes[each.fix] == most), "")
     if not fix or 2 * most < len(recompiles):
         return ""
-    alone = "; the other causes stay" if len(causes) > 1 else ""
+    alone = "; other causes may stay" if len(causes) > 1 else ""
     return f"{fix}{alone}"
 
 

@@ -347,7 +347,9 @@ def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the
 
 
 def test_what_cuda_graphs_ask_of_tensors_leads_no_answer_about_a_cpu() -> None:
-    whole = written_tensors.a_written_argument()
+    memory = written_tensors.a_written_argument().runs[0].memory
+    (written_to,) = memory.tensors.graphs  # type: ignore[union-attr]
+    whole = written_tensors.recording(msgspec.structs.replace(written_to, cuda_graphs=True))
     (run_,) = whole.runs
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
     graphs = msgspec.structs.replace(whole, runs=(msgspec.structs.replace(run_, script=script),))

@@ -608,7 +608,7 @@ def test_the_fix_of_the_rarer_of_two_causes_is_not_offered() -> None:
 
     assert [bool(each.fix) for each in event.recompiles] == [True, False, False]
     assert recompiles._fix(event, event.recompiles) == ""
-    assert recompiles._fix(event, event.recompiles[:2]) == f"{FIX}; the other causes stay"
+    assert recompiles._fix(event, event.recompiles[:2]) == f"{FIX}; other causes may stay"
     assert recompiles._fix(event, event.recompiles[:1]) == FIX
 
 
