@@ -602,7 +602,7 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
                 late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     return Answer(
-        "no function was compiled in two steps after warm-up and the first calls of its module "
+        "no function was compiled in two steps after warm-up and the first steps of its module "
         f"in {_named(warm)}",
         "" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
         against,

@@ -54,6 +54,7 @@ OF_A_LIBRARY = (
     "unless you set passes of Inductor"
 )
 FUNCTIONS_TOO = (
+    "import torch._functorch.config; "
     "torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True  # torch then "
     "no longer refuses graphs because of a torch.autograd.Function; other reasons may be left; "
     "not tried"

@@ -1185,8 +1185,8 @@ def _first_calls(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> 
     if all(each.call < event.steady_from for each in recompiles):
         return ", during warm-up"
     if all(each.begins for each in recompiles):
-        return ", each in the first calls of its module"
-    return ", during warm-up or in the first calls of its module"
+        return ", each in the first steps of its module"
+    return ", during warm-up or in the first steps of its module"
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:

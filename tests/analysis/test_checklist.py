@@ -281,7 +281,7 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 LOOP = "no-recompile-in-loop"
 # what is compiled in the first calls of a module is not counted
 NOT_TWICE = (
-    "no function was compiled in two steps after warm-up and the first calls of its module "
+    "no function was compiled in two steps after warm-up and the first steps of its module "
     "in fused.default"
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -199,3 +201,9 @@ def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
         "forward in torch nn/modules/activation.py:50 is recompiled in every process"
     )
     assert len({each.fingerprint for each in found}) == 2
+
+
+def test_the_setting_can_be_written_where_torch_alone_was_imported() -> None:
+    code = caches.FUNCTIONS_TOO.partition("  #")[0]
+
+    subprocess.run([sys.executable, "-c", f"import torch; {code}"], check=True)

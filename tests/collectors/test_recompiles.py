@@ -535,7 +535,7 @@ def test_the_first_call_of_a_module_is_not_after_the_warm_up() -> None:
     (found,) = diagnosed(*lines, *modules, calls=25)
 
     assert (found.rule, found.level, found.count) == ("KGP103", Level.NOTE, 4)
-    assert ", each in the first calls of its module: value of self.width" in found.message
+    assert ", each in the first steps of its module: value of self.width" in found.message
 
 
 def test_a_module_of_one_call_has_but_one_first_call() -> None:
