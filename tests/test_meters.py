@@ -24,13 +24,13 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 380_872
+MOST_SIZE = 380_935
 CEILINGS = {
     "nodes per statement": 8.85,
     "nodes of the median function": 81,
     "conditional expressions per 1,000 lines": 23,
     meters.CLASSES: 739,
-    meters.COPIED: 1522,
+    meters.COPIED: 1521,
     meters.SKIPPED: 322,
     meters.LONG_LINES: 3,
 }

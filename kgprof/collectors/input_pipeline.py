@@ -24,6 +24,10 @@ ONCE_AN_EPOCH = (
     "persistent_workers=True keeps the workers; of an epoch of one batch, keep the batch, if its "
     "items stay the same"
 )
+ON_THE_GPU = (
+    "next() itself works on the GPU, which a forked worker cannot: index a whole batch at once, if "
+    "its items lie there"
+)
 WITH_WORKERS = ("num_workers=4", "persistent_workers=True", "pin_memory=True")
 STEADY = 2  # calls of next() that begin no epoch and end none: with fewer, none loads ahead
 UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
@@ -111,6 +115,7 @@ def collect(run: RunEvidence) -> Iterator[InputWait]:
     loading = _loading(columns)
     without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
     waited_us, timing = run.once(loader_us), run.record.timing
+    made_there = _works_on_the_gpu(traced, loading)
     if isinstance(timing, m.TimingPass) and _is_told_of_all(traced.extent, timing):
         number, us = len(timing.every_us), clocked_share(timing) * fmean(timing.every_us)
         extent = msgspec.structs.replace(
@@ -121,16 +126,20 @@ def collect(run: RunEvidence) -> Iterator[InputWait]:
             unlike="",
             measured_in=(m.PassName.TIMING, m.PassName.TRACE),
         )
+        may_have_workers = without and not timing.loader_workers and not made_there
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
             idle_us=max(0.0, us - max(traced.work_us)),
             extent=extent,
-            fix=_options(run, *WITH_WORKERS) if without and not timing.loader_workers else "",
+            fix=_options(run, *WITH_WORKERS) if may_have_workers else "",
+            no_fix=ON_THE_GPU if made_there else "",
             clocked_us=us,
         )
     elif waited_us is not None:
-        fix, no_fix = _loader_fix(run, traced, loading, workers=not without)
+        fix, no_fix = "", ON_THE_GPU
+        if not made_there:
+            fix, no_fix = _loader_fix(run, traced, loading, workers=not without)
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
@@ -174,6 +183,14 @@ def _loader_fix(
         return fix, "" if fix else ONCE_AN_EPOCH
     # what takes the time of a loader with workers is not known
     return "" if workers else _options(run, *WITH_WORKERS), ""
+
+
+def _works_on_the_gpu(traced: TracedSteps, loading: launches.Indices) -> bool:
+    """Whether a call within next() starts work there, as collating does what lies there."""
+    is_loading = np.zeros(len(traced.columns.start_ns), dtype=bool)
+    is_loading[loading] = True
+    within = launches.innermost(traced.columns, is_loading, traced.work.calls)
+    return bool((within != NOBODY).any())
 
 
 def _options(run: RunEvidence, *options: str) -> str:

@@ -68,10 +68,7 @@ _PASSES = (
     "the library passes non_blocking on: give it non_blocking=True where the program can, and "
     "memory that is pinned"
 )
-_LESS_OFTEN = (
-    "a library's line does this: if the program allows it, call what leads there before the loop "
-    "or less often"
-)
+_OF_A_LIBRARY = "a library's line does this"
 _OUTSIDE = (
     "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
     "before, if it takes nothing that is made in there, and pass its result in (torch compiles "
@@ -497,9 +494,8 @@ def _without_switch(
     of_modules = any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     direct = own and not of_modules and not unnamed
     if isinstance(way, m.Reads):
-        wait = _PASSES if "non_blocking" in library.text else _LESS_OFTEN
-        level = finding.level if direct and not way.chain else m.Level.NOTE
-        return replace(finding, level=level, no_fix=wait)
+        wait = _PASSES if "non_blocking" in library.text else _OF_A_LIBRARY
+        return replace(finding, level=m.Level.NOTE, no_fix=wait)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
     enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kgprof.analysis import analyse
 from kgprof.collectors.device_idle import DEVICE_IDLE
 from kgprof.collectors.input_pipeline import (
+    ON_THE_GPU,
     ONCE_AN_EPOCH,
     PAGEABLE_COPY,
     SLOW_DATA_LOADER,
@@ -46,6 +47,12 @@ def test_the_loader_costs_the_gpus_idle_time(workers: bool) -> None:
     assert (finding.rule, bound_us(finding)) == (SLOW_DATA_LOADER.id, 300.0)
     assert "30 % of the traced step, " in finding.message  # there is no TIMING
     assert ("persistent_workers" in finding.fix) is not workers
+
+
+def test_a_loader_whose_items_are_made_on_the_gpu_gets_no_workers() -> None:
+    (finding,) = found(slow_loader(launches=True))
+
+    assert (finding.fix, finding.no_fix) == ("", ON_THE_GPU)
 
 
 def test_a_loader_that_is_hidden_behind_work_costs_nothing() -> None:

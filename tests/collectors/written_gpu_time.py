@@ -63,13 +63,16 @@ def math_attention() -> Recording:
     )
 
 
-def slow_loader(workers: bool = False) -> Recording:
-    """The batch takes 300 us in which the GPU has nothing to do, and then 100 us of work."""
+def slow_loader(workers: bool = False, *, launches: bool = False) -> Recording:
+    """The batch takes 300 us in which the GPU has nothing to do, and then 100 us of work, which
+    next() itself ``launches`` or what comes after it."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
     span = ("user_annotation", f"enumerate(DataLoader)#{kind}.__next__")
-    return traced(
-        launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0), step_us=None
-    )
+    events = list(launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0))
+    for event in events:
+        if event["cat"] == "cuda_runtime" and not launches:
+            event["ts"] += 299.5
+    return traced(events, step_us=None)
 
 
 def loaded_on_a_cpu(share: float, workers: int = 0) -> Recording:
