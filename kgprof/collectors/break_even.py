@@ -24,14 +24,14 @@ NEVER_BREAKS_EVEN = m.Rule(
     why=(
         "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter "
         "steps have to pay for it. Compile time is the sum of torch's own durations of all "
-        "compilations; step times are TIMING's. Nothing is compared if 5 % or more of the timed "
-        "steps, or of their calls of compiled functions, run no compiled code, if the steps call "
-        "torch.compile, or if torch compiles in them. It is a warning if the compiled run is "
-        "slower: with --rounds, if the 95 % interval of the ratio lies above 1; in one process "
-        "each, if nine of ten of its steps are above nine of ten of eager's and the medians are "
-        f"{APART:g}× apart or more. It is a note if the two are level, or if the break-even is "
-        f"more than {LATE_AFTER_H:g} hours of steps away. Anything between is not decided, and so "
-        f"are times that vary by more than {NOISY:g}× within one process."
+        "compilations; step times are TIMING's. Nothing is compared if more than 5 % of the "
+        "steps after warm-up, or of their calls of compiled functions, run no compiled code, if "
+        "they call torch.compile, or if torch compiles while it is timed. It is a warning if the "
+        "compiled run is slower: with --rounds, if the 95 % interval of the ratio lies above 1; in "
+        "one process each, if nine of ten of its steps are above nine of ten of eager's and the "
+        f"medians are {APART:g}× apart or more. It is a note if the two are level, or if the "
+        f"break-even is more than {LATE_AFTER_H:g} hours of steps away. Anything between is not "
+        f"decided, and so are times that vary by more than {NOISY:g}× within one process."
     ),
     example=(
         "A step of three small operators on a CPU: guards and the call into compiled code take "

@@ -119,8 +119,8 @@ _NEVER_TRACED_BY_TORCH = re.compile(r"filename: `[^`]*[/\\]torch[/\\]_compile\.p
 _FORCE_SKIPPED = "skip reason: file is force-skipped"
 _ON_PURPOSE = "torch._dynamo.graph_break"
 REPLAYED = (
-    "the calls of what is compiled are a small part of the run: it goes on with replays of CUDA "
-    "graphs of its own, in which a break costs nothing"
+    "the run goes on behind its steps, with replays of CUDA graphs of its own, in which a break "
+    "costs nothing"
 )
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 _MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
@@ -515,7 +515,12 @@ def _graph_break(
 def _is_replayed(run: m.RunRecord) -> bool:
     if run.script is None or not run.script.goes_on or isinstance(run.memory, m.Skipped):
         return False
-    return any(sum(graph.replays.values()) > run.script.steps for graph in run.memory.graphs)
+    last = run.script.steps - 1
+    behind = (
+        sum(count for call, count in graph.replays.items() if call >= last)
+        for graph in run.memory.graphs
+    )
+    return any(count > run.script.steps for count in behind)
 
 
 def _compiled_function(trace: RunTrace, record: BreakRecord) -> str:

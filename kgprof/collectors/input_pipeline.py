@@ -176,13 +176,13 @@ def _loader_fix(
     drawn_ns = np.sort(columns.start_ns[columns.named(_DRAWS)])
     made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
     steady = len(calls) - 2 * int(made.sum())  # the last call of an epoch gives no batch
-    if steady < STEADY:
-        return "", ONCE_AN_EPOCH
     if 2 * columns.lasted_ns(calls[1:][made]) > columns.lasted_ns(calls):
-        fix = _options(run, "persistent_workers=True") if workers else ""
+        keeps = workers and steady >= STEADY
+        fix = _options(run, "persistent_workers=True") if keeps else ""
         return fix, "" if fix else ONCE_AN_EPOCH
     # what takes the time of a loader with workers is not known
-    return "" if workers else _options(run, *WITH_WORKERS), ""
+    may_load_ahead = not workers and steady >= STEADY
+    return _options(run, *WITH_WORKERS) if may_load_ahead else "", ""
 
 
 def _works_on_the_gpu(traced: TracedSteps, loading: launches.Indices) -> bool:

@@ -63,9 +63,9 @@ IN_STEADY_STATE = m.Rule(
     why=(
         "The call with the new value waits for a whole compilation, which takes seconds while a "
         "step takes milliseconds, and later calls have one more cache entry to check. A recompile "
-        "that happens only once (the first smaller batch, the first evaluation under no_grad) is a "
-        "note and counts against no budget; so are recompiles in the first calls that then stop (a "
-        "size that becomes dynamic)."
+        "that happens only once (the first smaller batch, the first evaluation under no_grad, each "
+        "change of a flag) is a note and counts against no budget; so are recompiles in the "
+        "warm-up calls (a size that becomes dynamic)."
     ),
     example=(
         "A temperature that is an attribute of the module falls with every epoch: "
@@ -143,7 +143,7 @@ UNBOUNDED = m.Rule(
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 SHOWN = 3  # things that a sentence names
-# What tells a note from the rule's finding.
+# What tells a note from the rule's finding, as fingerprints have it.
 WARM_UP, AFTER_A_BREAK = "converged", "after a break"
 _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it ended is unknown)"

@@ -29,8 +29,8 @@ HOST_DEVICE_SYNC = m.Rule(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, "
         "and the GPU then idles until the next launch arrives. One sync per step is enough to "
         "serialise a loop of short steps. A boolean mask, nonzero and unique read the size of "
-        "their result. On a CPU nothing waits; the finding says what it would do on a GPU, in a "
-        "note if in at most an eighth of the steps."
+        "their result. What reads in at most an eighth of the steps is a note, unless it takes a "
+        "part of their time. On a CPU nothing waits; the finding says what it would do on a GPU."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
@@ -181,6 +181,7 @@ BACKWARD = "torch does not say which operator's backward waits"
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
+IN_LONG_STEPS = "this happens in few steps, which hold most of the time, and seldom in each of them"
 # of torch's debug mode, which sees no copy to the CPU before another hook does
 COPIES = ("to", "cuda", "tensor-from-data", "copied-index", "blocking-copy")
 SAID = {
@@ -701,8 +702,8 @@ def _finding(event: Sync) -> m.Finding:
     is_note = in_backward or (seldom and not is_dear)
     fix = "" if is_note else _fix(event)
     no_fix = "" if fix else _why_no_code(event, is_note=is_note)
-    if seldom and is_note and is_log:
-        no_fix = IN_FEW_STEPS
+    if seldom and is_note:
+        no_fix = IN_FEW_STEPS if is_log else IN_LONG_STEPS
     return finding(
         rule,
         event,
@@ -720,7 +721,7 @@ def _finding(event: Sync) -> m.Finding:
             steps=event.steps,
             chain=event.chain,
             cause=event.called or cause,
-            is_dear=event.is_dear,
+            is_dear=is_dear,
         ),
         cost=cost,
     )
@@ -734,7 +735,7 @@ def _fix(event: Sync) -> str:
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
     if event.operator == SYNC_DEBUG and event.cause in COPIES:
-        return _not_waiting(event)
+        return "" if event.is_loaded else _not_waiting(event)
     if event.is_used_at_once or event.where != EAGER:
         return ""
     return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
@@ -748,7 +749,7 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
         return "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     if event.library or event.rule not in _COUNTED:
         return ""
-    if event.cause in WAITS.values():
+    if event.cause in WAITS.values() and not event.other_causes:
         return ASKED
     debug = event.operator == SYNC_DEBUG
     if called_function(event.expression) == "backward" and (debug or event.cause == "nonzero"):

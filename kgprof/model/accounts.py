@@ -50,17 +50,17 @@ class ScriptAccount(Tagged):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the program goes on behind its steps, for longer than all of them took: the last
-        one, whose end nothing marks, is none."""
+        """Whether the program goes on behind its steps, for longer than twice what all of them
+        took: the last one, whose end nothing marks, is none."""
         after = (RunPhase.STEP_AND_AFTER, RunPhase.ANOTHER_KIND_AND_AFTER)
-        return sum(map(self.share, after)) > self.share(RunPhase.STEPS)
+        return sum(map(self.share, after)) > 2 * self.share(RunPhase.STEPS)
 
     def words(self, phase: RunPhase) -> str:
         """Name a phase; another kind of step with how many there were."""
         if phase is RunPhase.START:  # most of which may be the program's own preparations
             return "before the first step"
         if phase is RunPhase.STEP_AND_AFTER and self.goes_on:
-            return "after the last step that was seen"
+            return "from the last step that was seen on"
         if phase is not RunPhase.ANOTHER_KIND_AND_AFTER:
             return str(phase)
         seen = (f"{plural(count, 'time')} {words}" for words, count in self.another_kind.items())

@@ -286,7 +286,9 @@ class Finding(Model):
     # of a graph break, a frame that fell back, a compilation that raised
     refusal: Refusal | None = None
     reads: Reads | None = None  # of a sync
-    one_off: bool = False  # a recompile after warm-up that happened once and never again
+    one_off: bool = (
+        False  # a recompile after warm-up that happened once; for a flag: once for each change
+    )
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped("no pass measures what this costs")
     saves: Saving | Skipped = Skipped("no measurement bounds what a fix would save")

@@ -74,8 +74,11 @@ def _is_made_of_known_names(
     known = {PurePath(file).stem for file in source.own} | (called & _words(source))
     for its, line in trees:
         known |= visible(its, line)
-    is_known = all(its.body for its, _ in trees)  # the text of each
-    return bool(own) and (free <= known or "*" in known or not is_known)
+    if not own:
+        return False
+    if not all(its.body for its, _ in trees):  # the text of one is not known
+        return True
+    return free <= known or "*" in known
 
 
 def _written_again(source: SourceText, tree: ast.Module) -> Iterator[tuple[ast.Module, int]]:
@@ -119,7 +122,7 @@ def _bound(node: ast.AST) -> set[str]:
     return set()
 
 
-@lru_cache(maxsize=1)  # a large project takes long to walk
+@lru_cache(maxsize=8)  # one a run; a large project takes long to walk
 def _words(source: SourceText) -> set[str]:
     """All that the program calls, defines or imports, by its last name."""
     words = set[str]()
@@ -171,7 +174,7 @@ def _given(call: ast.Call) -> dict[str | None, str]:
 
 
 def _is_left_out(its: dict[str | None, str], keywords: list[ast.keyword]) -> bool:
-    """Whether all that is given is None, which no argument is as well."""
+    """Whether all that is added is None, as it is without these arguments."""
     is_nothing = all(ast.unparse(each.value) == "None" for each in keywords)
     return is_nothing and its.keys().isdisjoint({None, *(each.arg for each in keywords)})
 

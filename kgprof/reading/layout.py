@@ -73,9 +73,7 @@ HOLISTIC = "holistic.json"
 COMPILED_KERNELS = "compiled_kernels.json"
 PRIVATE = "PRIVATE.txt"
 AGREEMENT = "agreement.json"
-AGREEMENT_LOG = "agreement_log.txt"
 CEILINGS = "ceilings.json"
-CEILINGS_LOG = "ceilings_log.txt"
 EVALUATION = "evaluation.json"
 _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
 

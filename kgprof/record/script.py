@@ -746,6 +746,10 @@ def renumbered(line: dict[str, Any], number: Numbering) -> dict[str, Any]:
         return {"graph": {**line["graph"], "runs": added_up(line["graph"].get("runs", {}), number)}}
     if "callable" in line:
         return {"callable": _callable_by_step(line["callable"], number)}
+    if "compiled_calls" in line:
+        counted = line["compiled_calls"]
+        asked = added_up(counted.get("asked", {}), number)
+        return {"compiled_calls": {**counted, "asked": asked}}
     return line
 
 

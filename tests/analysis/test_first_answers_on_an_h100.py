@@ -103,6 +103,7 @@ def test_the_first_advice_is_what_helped(profiles: dict[str, Profile], name: str
 
     assert first.rule == truth.rule
     assert (first.location.line if first.location else None) == truth.line
+    assert bool(truth.fix) is bool(first.fix)
     assert truth.fix in first.fix
 
 

@@ -116,8 +116,8 @@ def test_most_of_a_run_behind_its_last_step_is_said_first() -> None:
 
     found = profile(goes_on)
 
-    assert found.verdict.lead.endswith("10 % of the run; 60 % is after the last step that was seen")
-    assert "after the last step that was seen 60 %" in " ".join(Text().render(found).split())
+    assert found.verdict.lead.startswith("60 % of the run is from the last step that was seen on; ")
+    assert "from the last step that was seen on 60 %" in " ".join(Text().render(found).split())
     assert profile(ends).verdict.lead == ""
     assert ends.words(m.RunPhase.STEP_AND_AFTER) == "the last step and after"
 

@@ -803,6 +803,10 @@ def test_lines_are_told_the_number_of_their_step() -> None:
         "frame": {"call": 1, "function": "f"}
     }
     assert renumbered({"log": {"call": 4}}, number) == {"log": {"call": 2}}
+    counted = {"left_out": 0, "asked": {4: 1, 5: 2}}
+    assert renumbered({"compiled_calls": counted}, number) == {
+        "compiled_calls": {"left_out": 0, "asked": {2: 3}}
+    }
     runs = {"0": 1, "1": 1, "2": 5}
     assert renumbered({"graph": {"compile_id": "0/0", "runs": runs}}, number)["graph"]["runs"] == {
         0: 2,
