@@ -29,8 +29,9 @@ HOST_DEVICE_SYNC = m.Rule(
         "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, "
         "and the GPU then idles until the next launch arrives. One sync per step is enough to "
         "serialise a loop of short steps. A boolean mask, nonzero and unique read the size of "
-        "their result. What reads in at most an eighth of the steps is a note, unless it takes a "
-        "part of their time. On a CPU nothing waits; the finding says what it would do on a GPU."
+        "their result. A line that reads in at most an eighth of the steps is a note, unless it "
+        "takes a part of their time. On a CPU nothing waits; the finding says what it would do on "
+        "a GPU."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
