@@ -26,6 +26,7 @@ from kgprof.collectors import (
     weight,
 )
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
@@ -40,6 +41,8 @@ ON_A_GPU = frozenset(
         *(aliases.OUTPUT_INPUT, aliases.OUTPUTS),
     )
 )
+# Which cost nothing where no CUDA graph is asked for.
+OF_CUDA_GRAPHS = frozenset(rule.id for rule in (*addresses.RULES, *mutations.RULES))
 # The costs of the others are those of code that was compiled in pieces.
 OF_COMPILING = frozenset(rule.id for rule in RULES if rule.topic is m.Topic.COMPILATION)
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the
@@ -63,6 +66,8 @@ def actions(
         return ()
     run = min(timed, key=lambda pair: pair[0])[1] if timed else sound[0]
     run = next((each for each in sound if each.key == late), run)
+    if not _asks_for_cuda_graphs(evidence, run.key):
+        findings = tuple(each for each in findings if each.rule not in OF_CUDA_GRAPHS)
     # of a short step, where the traced ones are unlike the others: no bound of what the others wait
     idle = {
         event.run: event.idle_us for event in evidence.once(device_idle.collect) if not event.unlike
@@ -107,6 +112,11 @@ def actions(
     texts = [action.fix for action in told]
     once = [each for at, each in enumerate(told) if not each.fix or texts.index(each.fix) == at]
     return tuple(once[:MOST])
+
+
+def _asks_for_cuda_graphs(evidence: Evidence, run: m.RunKey) -> bool:
+    watched = (each for each in evidence.once(run_tensors) if each.key == run)
+    return any(graph.cuda_graphs for each in watched for graph in each.tensors.graphs)
 
 
 def _found(

@@ -71,7 +71,8 @@ UNSTABLE = m.Rule(
         "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A "
         "tensor that each step replaces (x = f(x)) instead of overwriting is new memory every "
         "time: torch copies it before each replay, or records the graph again. Where no CUDA graph "
-        "is asked for and no buffer is declared, this is a note."
+        "is asked for, this is a note, unless a compiled graph made the tensor: keep that in place "
+        "before you ask for one."
     ),
     example=(
         "self.state = self.cell(x, self.state), in place of "
@@ -391,7 +392,7 @@ def _moved(event: AddressChange) -> m.Finding:
         else ""
     )
     what = f"{buffers if event.declared else ''}{names}{taken}"
-    serious = event.declared or event.cuda_graphs
+    serious = event.declared or event.cuda_graphs or event.carried
     why = ""
     if event.carried:
         earlier = " in an earlier call" if event.functions else ""

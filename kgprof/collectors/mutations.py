@@ -23,10 +23,10 @@ INPUT_MUTATED = m.Rule(
     why=(
         "A CUDA graph would write to its own copy of an input without a fixed address, so torch "
         "does not capture such a function and launches every kernel from the CPU: the results stay "
-        "right, but the graph is lost. Where no CUDA graph is asked for, the write costs a copy at "
-        "the end of the graph, and is a note. So is a write to a parameter, a module's buffer or a "
-        "tensor marked static, which has a fixed address. A result of an earlier CUDA graph may be "
-        "written to as well."
+        "right, but the graph is lost. Without CUDA graphs the write costs a copy at the end of "
+        "the graph. A parameter, a module's buffer or a tensor marked static has a fixed address; "
+        "writing to it is harmless and reported as a note. A result of an earlier CUDA "
+        "graph may be written to as well."
     ),
     example=(
         "def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with "
@@ -153,6 +153,6 @@ def diagnose(event: Mutation) -> Iterator[m.Finding]:
         what,
         event.identity,
         *event.names,
-        level=None if event.cuda_graphs and event.kind != FIXED else m.Level.NOTE,
+        level=m.Level.NOTE if event.kind == FIXED else None,
         names=event.names,
     )

@@ -359,3 +359,6 @@ def test_what_cuda_graphs_ask_of_tensors_leads_no_answer_about_a_cpu() -> None:
         assert all(action.only_on_gpu for action in profile.actions if action.rule == "KGP404")
         assert "writes to its argument" not in profile.verdict.text
     assert "KGP404" in {action.rule for action in analyse(whole).actions}
+    plain = analyse(written_tensors.a_written_argument())
+    assert "KGP404" in {finding.rule for finding in plain.findings}
+    assert "KGP404" not in {action.rule for action in plain.actions}

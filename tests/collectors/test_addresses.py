@@ -52,7 +52,9 @@ def advanced(x: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------- inputs that move
 
 
-def test_a_state_that_is_carried_from_call_to_call_is_a_note_at_the_line_that_passes_it() -> None:
+def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that_passes_it() -> (
+    None
+):
     carried = {"x": torch.ones(4)}
 
     def step(call: int) -> None:
@@ -63,7 +65,7 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_note_at_the_line_that_pa
     assert (event.names, event.calls, event.carried) == (("x",), (3, 4, 5, 6, 7), ("0/0 output 0",))
     (finding,) = addresses.diagnose((event,))
     assert finding.location is not None
-    assert (finding.location.line, finding.level) == (line("carried"), Level.NOTE)
+    assert (finding.location.line, finding.level) == (line("carried"), Level.WARNING)
     assert finding.message == (
         "x, input of advanced, moved to another address in 5 of 5 watched steps after warm-up, "
         "last in step 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
@@ -92,7 +94,7 @@ def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> Non
 
     assert (batch.level, batch.names) == (Level.NOTE, ("x",))
     assert "made by" not in batch.message
-    assert (state.level, state.names) == (Level.NOTE, ("state",))
+    assert (state.level, state.names) == (Level.WARNING, ("state",))
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_an_argument_that_is_written_behind_a_break_is() -> None:
         x.mul_(0.5)  # behind a break
         return y
 
-    assert found(lambda call: region(x)) == [(line("behind a break"), Level.NOTE)]
+    assert found(lambda call: region(x)) == [(line("behind a break"), Level.WARNING)]
 
 
 def test_a_view_of_the_argument_that_is_written_behind_a_break_is_a_write_to_the_argument() -> None:
@@ -137,7 +137,7 @@ def test_an_argument_that_another_graph_made_is_given_all_the_same() -> None:
     made = torch.compile(torch.sin, backend="eager")
     x = torch.ones(4)
 
-    assert found(lambda call: halve(made(x))) == [(line("what another graph made"), Level.NOTE)]
+    assert found(lambda call: halve(made(x))) == [(line("what another graph made"), Level.WARNING)]
 
 
 def test_an_argument_that_was_rebound_before_the_break_is_a_value_of_the_functions_own() -> None:
@@ -165,7 +165,7 @@ def test_the_line_is_the_innermost_one_of_the_project() -> None:
         scale_in_place(x)
         return x + 1
 
-    assert found(lambda call: region(x)) == [(line("in a function that is called"), Level.NOTE)]
+    assert found(lambda call: region(x)) == [(line("in a function that is called"), Level.WARNING)]
 
 
 def test_training_is_silent() -> None:
@@ -203,7 +203,7 @@ def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:
 
     assert finding == Finding(
         rule="KGP404",
-        level=Level.NOTE,
+        level=Level.WARNING,
         message=(
             "the compiled Model.step writes to its argument x, by an operator whose line "
             "was not observed"

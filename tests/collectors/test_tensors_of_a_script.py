@@ -41,8 +41,8 @@ def found(recording: Recording, *, script: bool) -> list[tuple[str, Level]]:
     ("recorded", "of_workload", "of_script"),
     [
         (recording(graph(BATCH)), [("KGP401", Level.NOTE)], []),
-        (recording(graph(STATE)), [("KGP401", Level.NOTE)], []),
-        (a_written_argument(), [("KGP404", Level.NOTE)], []),
+        (recording(graph(STATE)), [("KGP401", Level.WARNING)], []),
+        (a_written_argument(), [("KGP404", Level.WARNING)], []),
         (
             recording(graph(given(written=ALL), file=LIBRARY, returned_inputs=("L['x']",))),
             [],

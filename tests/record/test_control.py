@@ -168,7 +168,7 @@ def test_a_healthy_program_is_not_run_once_more(tmp_path: Path) -> None:
 def test_a_rank_of_several_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder.ranks, "launch", lambda environment: object())
+    monkeypatch.setattr(recorder.ranks, "launch", object)
     run = recorded(tmp_path, FAILS_BY_ITSELF, PassName.COMPILE, PassName.MEMORY)
 
     assert run.control == Skipped(reason="launched ranks are not run again automatically")
