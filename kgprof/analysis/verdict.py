@@ -109,8 +109,8 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
     account = runs[0].account
     phase = max(GO_ON, key=account.share)
     others = account.share(phase)
-    is_early = phase is m.RunPhase.STEP_AND_AFTER and others < SPOILED_FROM
-    if others <= account.share(m.RunPhase.STEPS) or is_early:
+    is_small = phase is m.RunPhase.STEP_AND_AFTER and others < SPOILED_FROM
+    if others <= account.share(m.RunPhase.STEPS) or is_small:
         return ""
     counted = f"what is counted as a step is {runs[0].script.step}"
     return f"{short(100 * others, 2)} % of the run is {account.words(phase)}; {counted}"

@@ -16,9 +16,6 @@ from kgprof.model import (
     Location,
     PackageLine,
     Refusal,
-    RunPhase,
-    RunPhaseTime,
-    ScriptAccount,
     ScriptRun,
     Skipped,
     TorchCause,
@@ -38,6 +35,7 @@ from tests.collectors.written import (
     offered,
     resumed,
 )
+from tests.collectors.written_syncs import GOES_ON
 
 PRINTS = TorchCause(
     kind="Failed to trace builtin operator",
@@ -56,21 +54,13 @@ IN_TORCH = PackageLine(
     text="...",
 )
 
-GOES_ON = ScriptAccount(
-    total_us=1e6,
-    phases=(
-        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
-        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
-    ),
-    under_listeners=True,
-)
 UNTRACED = Skipped(reason="only TRACE can measure it: not in this Recording")
 
 
 @pytest.mark.parametrize(
     ("steps", "account", "is_note"),
-    [(4, GOES_ON, True), (4, UNTRACED, False), (400, GOES_ON, False)],
-    ids=["replayed from then on", "unknown", "few replays"],
+    [(4, GOES_ON, True), (4, UNTRACED, False), (400, GOES_ON, False), (6, GOES_ON, False)],
+    ids=["replayed from then on", "unknown", "few replays", "replayed in its steps"],
 )
 def test_a_break_in_what_is_replayed_from_then_on_leads_nothing(
     steps: int, account: Any, is_note: bool

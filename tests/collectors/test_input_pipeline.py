@@ -242,3 +242,10 @@ def test_two_loaders_in_each_step_are_no_epochs_of_one_batch() -> None:
     (finding,) = found(with_loader_calls(*(NEXT,) * STEPS, seeds=0))
 
     assert finding.fix == "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
+
+
+def test_a_wait_in_the_middle_of_an_epoch_is_no_epochs_beginning() -> None:
+    """Of one traced step: too few calls for code, and none of them made an iterator."""
+    first = next(iter(found(with_loader_calls(NEXT[1:], *((),) * (STEPS - 1)))))
+
+    assert (first.fix, first.no_fix) == ("", "")

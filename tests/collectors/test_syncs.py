@@ -34,8 +34,6 @@ from kgprof.model import (
     PracticeStatus,
     Reads,
     Recording,
-    RunPhase,
-    RunPhaseTime,
     ScriptAccount,
     ScriptRun,
     Skipped,
@@ -52,6 +50,7 @@ from tests.collectors import written, written_device, written_syncs
 from tests.collectors.written_syncs import (
     CALLS,
     ELSEWHERE,
+    GOES_ON,
     IN_A_CLOCK,
     PREDICATE,
     READ_LINE,
@@ -95,16 +94,6 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
         reason="the program has no steps to count"
     )
-
-
-GOES_ON = ScriptAccount(
-    total_us=1e6,
-    phases=(
-        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
-        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
-    ),
-    under_listeners=True,
-)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +141,9 @@ def test_steps_that_hold_most_of_the_time_are_no_log(
 
     assert (found.no_fix == syncs.IN_FEW_STEPS) is is_a_log
     assert found.level is level
+    assert found.reads is not None
+    assert found.reads.is_dear is (level is Level.WARNING)
+    assert found.counts
 
 
 def test_a_number_that_the_compiler_reads_is_no_sync_of_the_program() -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from kgprof.model import MemoryPass, Recording, RunKey, RunRecord
+from kgprof.model import (
+    MemoryPass,
+    Recording,
+    RunKey,
+    RunPhase,
+    RunPhaseTime,
+    RunRecord,
+    ScriptAccount,
+)
 from kgprof.model.compile_records import SourceFile
 from kgprof.model.memory_records import Frame, GraphTensor, HandmadeGraph, SyncRecord, SyncRecords
 from tests.analysis.recordings import FUSED, GONE
@@ -15,6 +23,15 @@ from tests.collectors import written
 CALLS, STEADY_FROM = 8, 3
 PREDICATE = Frame(file=written.FILE, line=14, function="step", first_line=10)
 READ_LINE = Frame(file=written.FILE, line=21, function="train", first_line=20)
+# of a script that takes most of its time behind its last step
+GOES_ON = ScriptAccount(
+    total_us=1e6,
+    phases=(
+        RunPhaseTime(phase=RunPhase.STEPS, us=1e5, share=0.1),
+        RunPhaseTime(phase=RunPhase.STEP_AND_AFTER, us=9e5, share=0.9),
+    ),
+    under_listeners=True,
+)
 
 
 def read(

@@ -122,6 +122,12 @@ def test_most_of_a_run_behind_its_last_step_is_said_first() -> None:
     assert ends.words(m.RunPhase.STEP_AND_AFTER) == "the last step and after"
 
 
+def test_the_last_of_two_steps_is_nothing_behind_them() -> None:
+    two = account(under_listeners=False, START=0.3, STEPS=0.3, STEP_AND_AFTER=0.4)
+
+    assert not two.goes_on
+
+
 GOES_ON = msgspec.structs.replace(
     account(under_listeners=False, START=0.1, STEPS=0.0005, ANOTHER_KIND_AND_AFTER=0.8995),
     another_kind={"a replay of a CUDA graph": 6000},
