@@ -65,10 +65,10 @@ from typing import Any
 from kgprof import model as m
 from kgprof.judge import t_quantile
 from kgprof.measures.sweep import weighed
-from kgprof.record import children, trials
+from kgprof.record.processes import children, trials
 from kgprof.workloads import loading, programs
 
-MEASURE = "kgprof.record.sweep_cell:measure"
+MEASURE = "kgprof.lab.sweep_cell:measure"
 OTHERS = (0.1, 10, 100)  # times the executions of the sweep
 LEVEL = 1.05  # two totals closer than this are equally good
 FEWEST = 3  # rounds, for a ratio's interval

@@ -77,7 +77,7 @@ def measure(asked: argparse.Namespace) -> Measured:
     import torch._inductor.compile_fx
 
     from kgprof.model import Options, RunKey
-    from kgprof.record.torch_trace import compile_pass
+    from kgprof.record.passes.torch_trace import compile_pass
     from kgprof.workloads import loading
 
     device = torch.device(asked.device)

@@ -48,8 +48,9 @@ from kgprof.judge import InTurn, Pair, Samples, judge, looks, ratio_in_turn
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout
-from kgprof.record import recorder, store
-from kgprof.record.job import Checkout
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Checkout
+from kgprof.record.processes import recorder
 
 ROOT = Path(__file__).resolve().parent.parent
 ARMS = {"as it is": 0.0, "as it is, again": 0.0, "5 % slower": 0.05, "10 % slower": 0.10}

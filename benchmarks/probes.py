@@ -40,7 +40,7 @@ FIRST, LATER = "first", "later"
 LIMIT = 1.10
 LIMITED = "watch"
 PAIRS = 40
-FIRST_CALLS = 32  # of which each is looked at in full (record/tensor_probe.py)
+FIRST_CALLS = 32  # of which each is looked at in full (record/listeners/tensor_probe.py)
 WANTED = {FIRST: FIRST_CALLS - 1, LATER: PAIRS}  # fewer pairs give no verdict
 CALLS = 16  # a block; one in so many is looked at later on
 LOW_MS, HIGH_MS = 0.7, 1.5
@@ -124,12 +124,12 @@ def under(arm: str, step: Step) -> Iterator[Step]:
     import torch
 
     import kgprof
-    from kgprof.record import project_sources
-    from kgprof.record.call_index import CallIndex
-    from kgprof.record.source import Source, listening
-    from kgprof.record.syncs import Syncs
-    from kgprof.record.tensor_probe import TensorProbe
-    from kgprof.record.torch_trace import CompileSources
+    from kgprof.record.ground import project_sources
+    from kgprof.record.ground.source import Source, listening
+    from kgprof.record.listeners.call_index import CallIndex
+    from kgprof.record.listeners.syncs import Syncs
+    from kgprof.record.listeners.tensor_probe import TensorProbe
+    from kgprof.record.passes.torch_trace import CompileSources
 
     if arm == "watch":
         with kgprof.watch(step) as watched:

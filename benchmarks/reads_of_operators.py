@@ -2,7 +2,8 @@
 
 A CPU run of kgprof says of a read that it "would force a sync on a GPU". Some kernels of the CPU
 read for themselves, to check their input, where CUDA's read nothing: ``CHECKING`` and
-``READ_ON_A_CPU`` of record/tensor_places.py name them, ``CHECKS_ON_A_CPU`` of collectors/syncs.py
+``READ_ON_A_CPU`` of record/listeners/tensor_places.py name them, ``CHECKS_ON_A_CPU`` of
+collectors/syncs.py
 those that are made of other operators. The inputs are those of torch's own tests, for which
 torch.testing needs the package expecttest.
 
@@ -22,7 +23,7 @@ from typing import Any
 
 import torch
 
-from kgprof.record.syncs import READING
+from kgprof.record.listeners.syncs import READING
 
 SAMPLES = 10  # of each operator
 BELOW = torch._C.DispatchKey.BackendSelect

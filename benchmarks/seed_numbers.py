@@ -872,7 +872,7 @@ def tf32(device: Any) -> Measured:
 def ceilings(device: Any) -> Measured:
     """What kgprof holds kernels against: a copy and a matmul of each type."""
     from kgprof import model as m
-    from kgprof.record.ceilings import measure_ceilings
+    from kgprof.record.passes.ceilings import measure_ceilings
 
     entry = measure_ceilings(device)
     assert not isinstance(entry, m.Skipped), entry.reason

@@ -46,7 +46,7 @@ def child(question: str) -> None:
     import torch
 
     from kgprof import model as m
-    from kgprof.record.run import seed_everything
+    from kgprof.record.ground.run import seed_everything
     from kgprof.workloads import loading
     from kgprof.workloads.backend import as_in
 

@@ -216,7 +216,7 @@ def where_it_goes(command: Sequence[str]) -> int:
     os.environ.update(ENVIRONMENT)
     sys.path.insert(0, str(ROOT))
     from kgprof.cli import main as kgprof
-    from kgprof.record import children
+    from kgprof.record.processes import children
 
     original, original_beside = children.run, children.run_beside
     now, began, since = "kgprof", _cpu_of_tree(), time.monotonic()
@@ -279,7 +279,7 @@ def starts_of_children(command: Sequence[str], may_fork: bool) -> dict[str, Any]
     os.environ.update(ENVIRONMENT)
     sys.path.insert(0, str(ROOT))
     from kgprof.cli import main as kgprof
-    from kgprof.record import children, fork_server
+    from kgprof.record.processes import children, fork_server
 
     began, cpu, found = time.monotonic(), _cpu_of_tree(), []
     run, forked = children.run, fork_server.forked

@@ -40,7 +40,8 @@ from typing import Any
 
 import torch
 
-from kgprof.record import sweep_cell, timing
+from kgprof.lab import sweep_cell
+from kgprof.record.passes import timing
 
 LIMIT = 0.03
 LEAST_US = 5.0

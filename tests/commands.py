@@ -23,7 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from kgprof.record import fork_server
+from kgprof.record.processes import fork_server
 from tests import unprofiled_guards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,12 +35,12 @@ OURS = ("KGPROF_", "GITHUB_", "PYTEST_", "CI", "TMPDIR", "PWD", "CUDA_VISIBLE_DE
 OF_INDUCTOR = ("CUBLAS_WORKSPACE_CONFIG", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
 # At the outermost level, as in a process of its own: a child's program has no other frame below it.
 # One that did not raise leaves as kgprof's other children do, without taking torch's modules apart:
-# tests/record/test_script_endings.py holds that programs end as Python ends them.
+# tests/record/passes/test_script_endings.py holds that programs end as Python ends them.
 # What ends it is imported before: a program may leave no ``__import__`` behind.
 BOOTSTRAP = """
 from tests import commands
 main, args = commands.next_role(int(__import__("sys").argv[1]))
-from kgprof.record.child import leave
+from kgprof.record.processes.child import leave
 del commands
 main(*args)
 leave()

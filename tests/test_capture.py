@@ -10,8 +10,8 @@ import pytest
 from kgprof import cli
 from kgprof import model as m
 from kgprof.errors import EXIT_OK, EXIT_USAGE, EXIT_WORKLOAD
+from kgprof.lab import captures
 from kgprof.model import CaptureOutcome
-from kgprof.record import captures
 
 STEP = """
 import torch

@@ -12,7 +12,7 @@ from kgprof.analysis.capture_advice import advise
 from kgprof.document.capture_sheet import capture_sheet
 from kgprof.model import CaptureOutcome
 from kgprof.render import sheet
-from tests.record.test_captures import TRUTH
+from tests.lab.test_captures import TRUTH
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "fixtures" / "captures" / "h200"

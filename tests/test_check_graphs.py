@@ -20,7 +20,7 @@ from kgprof.gate import judge
 from kgprof.gate.settings import Configuration, combined, parse_options
 from kgprof.model import AcceptedEntry, Profile
 from kgprof.reading import recordings
-from kgprof.record.private_names import private_names
+from kgprof.record.ground.private_names import private_names
 from tests import commands
 from tests.analysis.recordings import died, run
 from tests.gate import gated

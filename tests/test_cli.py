@@ -34,7 +34,7 @@ from kgprof.collectors import RULES
 from kgprof.errors import OutputError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
 from kgprof.reading import layout, recordings
-from kgprof.record import store
+from kgprof.record.ground import store
 from tests import commands
 from tests.record import handmade
 
@@ -298,7 +298,7 @@ def test_a_folder_that_is_not_kgprofs_is_not_written_over(
 def test_profiling_on_windows_is_one_clear_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kgprof.record.recorder.sys.platform", "win32")
+    monkeypatch.setattr("kgprof.record.processes.recorder.sys.platform", "win32")
 
     code, _, err = here(["profile"], capsys)
 
@@ -821,7 +821,7 @@ def hangs():
         time.sleep(3600)
 """
 # A child's time is up when it hangs, however long a busy machine takes to import torch before that.
-# What counts the seconds themselves is in tests/record/test_children.py.
+# What counts the seconds themselves is in tests/record/processes/test_children.py.
 UP_WHEN_IT_HANGS = """
 import os, queue, time
 from kgprof.record import children

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kgprof import model as m
-from kgprof.record.sweep import Grid
+from kgprof.lab.sweep import Grid
 from tests import examples
 
 

@@ -14,7 +14,7 @@ import pytest
 from kgprof import cli
 from kgprof.model import PassName
 from kgprof.reading import layout
-from kgprof.record.kept_records import write_records
+from kgprof.record.ground.kept_records import write_records
 from kgprof.render.embedded_profile import EMBEDDED_BYTES
 from tests.export.test_speedscope import faults, whole_ns
 from tests.record import handmade

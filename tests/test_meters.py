@@ -37,9 +37,9 @@ CEILINGS = {
 # Where code is made from text: a person's own script, and an exception that Python raises at a
 # signal.
 MADE_CODE = {
-    "record/child.py": ["exec"],
-    "record/script.py": ["exec"],
-    "record/size_policies.py": ["exec"],
+    "record/processes/child.py": ["exec"],
+    "record/passes/script.py": ["exec"],
+    "lab/size_policies.py": ["exec"],
     "workloads/loading.py": ["compile"],  # whether Python can read it
     "workloads/programs.py": ["compile"],
 }

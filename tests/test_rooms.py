@@ -25,6 +25,7 @@ ROOMS = (
     "limits",  # what limits a run, by the shares of its step
     "workloads",  # imports torch
     "record",  # imports torch, starts processes
+    "lab",  # one function in many ways, each in a process of its own
     "collectors",  # Evidence -> events -> findings
     "analysis",  # Evidence and events -> Profile
     *("compare", "gate"),  # of Profiles
@@ -50,7 +51,9 @@ MODEL = (
     *("recording", "comparison", "profile", "capturing", "sweep"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
-MAY_IMPORT_TORCH = ("record", "workloads")
+MAY_IMPORT_TORCH = ("record", "lab", "workloads")
+# Rooms of record/, each importing only those before it.
+RECORD = ("ground", "files", "listeners", "passes", "processes")
 PURE = (
     "judge",
     "reading",
@@ -75,7 +78,7 @@ OWN_FILES = {  # kgprof's own, from its package
     ("collectors/library_switches.py", "read_text"),
     ("cli/writing.py", "read_text"),
     ("cli/selftest.py", "read_text"),
-    ("record/project_sources.py", "read_text"),  # torch's registry of graph breaks
+    ("record/ground/project_sources.py", "read_text"),  # torch's registry of graph breaks
 }
 IMPURE = {"time", "os", "datetime", "socket", "urllib.request", "random", "subprocess"}
 
@@ -243,13 +246,36 @@ def test_what_writes_or_is_open_is_no_violation(text: str) -> None:
 
 
 def test_hta_is_imported_in_its_own_process_only() -> None:
-    assert importing("hta", MODULES) == ["record/holistic.py"]
+    assert importing("hta", MODULES) == ["record/processes/holistic.py"]
     outside_of_functions = "\n".join(
         ast.unparse(node)
-        for node in ast.parse(text_of(PACKAGE / "record" / "holistic.py")).body
+        for node in ast.parse(text_of(PACKAGE / "record" / "processes" / "holistic.py")).body
         if not isinstance(node, ast.FunctionDef)
     )  # one of them is what that process calls
     assert "hta" not in {name.split(".")[0] for name in imports(outside_of_functions)}
+
+
+def test_a_room_of_the_recorder_imports_those_before_it_only() -> None:
+    modules = [module for module in MODULES if room_of(module) == "record"]
+    rooms = {module: module.parent.name for module in modules if module.parent.name != "record"}
+    wrong = {
+        name_of(module): sorted(
+            name
+            for name in imports(text_of(module))
+            if name.startswith("kgprof.record.")
+            and name.split(".")[2] not in RECORD[: RECORD.index(room) + 1]
+        )
+        for module, room in rooms.items()
+    }
+
+    assert set(rooms.values()) == set(RECORD)
+    assert not {name: found for name, found in wrong.items() if found}
+
+
+def test_only_the_commands_reach_the_laboratory() -> None:
+    others = [module for module in MODULES if room_of(module) not in ("lab", "cli")]
+
+    assert not importing("kgprof.lab", others)
 
 
 def test_a_module_of_the_vocabulary_imports_those_before_it_only() -> None:

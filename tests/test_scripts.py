@@ -2,7 +2,7 @@
 report.
 
 Whole recordings are few and each looks at much; how a script runs is in
-tests/record/test_script.py.
+tests/record/passes/test_script.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from kgprof import cli
 from kgprof.errors import UsageError
-from kgprof.record import ranks
+from kgprof.record.ground import ranks
 from tests import commands
 from tests.cli.test_saying import acted_on
 

@@ -17,7 +17,7 @@ from kgprof.cli import writing
 from kgprof.cli.saying import SUMMARY_BYTES
 from kgprof.model import PassName, PrivateNames, Profile, decode_json, encode_json
 from kgprof.reading import layout, recordings
-from kgprof.record import store
+from kgprof.record.ground import store
 from tests.record import handmade
 
 HERE = PrivateNames(users=("analima",), hosts=("gpu-node17",), homes=("/srv/people/analima",))

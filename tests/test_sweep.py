@@ -15,8 +15,8 @@ from kgprof import progress
 from kgprof.cli import sweeping
 from kgprof.cli.sweeping import exit_code
 from kgprof.measures.sweep import weighed
-from kgprof.record import trials
-from kgprof.record.children import Caches
+from kgprof.record.processes import trials
+from kgprof.record.processes.children import Caches
 from tests.sweeps import DEFAULT, EAGER, cell, dead, started, sweep
 from tests.test_scripts import kgprof
 

@@ -562,7 +562,7 @@ def test_a_listener_that_fails_is_switched_off_and_said_once(
     def broken(*_: object) -> None:
         raise LookupError("a fault of the probe's")
 
-    monkeypatch.setattr("kgprof.record.tensor_probe._Graph.before", broken)
+    monkeypatch.setattr("kgprof.record.listeners.tensor_probe._Graph.before", broken)
     watched = kgprof.watch(compiled(lambda x: x * 2))
 
     results = [watched(torch.ones(2)) for _ in range(4)]
@@ -580,7 +580,7 @@ def test_a_fault_in_looking_where_tensors_lie_leaves_the_program_alone(
     def broken(*_: object) -> None:
         raise LookupError("a fault of the hook's")
 
-    monkeypatch.setattr("kgprof.record.tensor_places.TensorPlaces._remember", broken)
+    monkeypatch.setattr("kgprof.record.listeners.tensor_places.TensorPlaces._remember", broken)
     watched = kgprof.watch(reads_its_sum, device="cpu")
 
     results = [watched(torch.ones(3)) for _ in range(3)]

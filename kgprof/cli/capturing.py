@@ -16,8 +16,9 @@ from kgprof.cli.saying import say
 from kgprof.cli.writing import emit_sheet, write_sheet
 from kgprof.document.capture_sheet import capture_sheet
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD, UsageError
-from kgprof.record import captures, default_folder
-from kgprof.record.scratch import scratch_folder
+from kgprof.lab import captures
+from kgprof.record import default_folder
+from kgprof.record.ground.scratch import scratch_folder
 from kgprof.workloads import catalog, loading, programs
 
 FILES = ("capture.json", "capture.html")

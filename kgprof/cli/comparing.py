@@ -21,10 +21,11 @@ from kgprof.document.history import sheet as history_sheet
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError
 from kgprof.judge import looks
 from kgprof.reading import layout
-from kgprof.record import default_folder, in_turn, refuse_other_platforms
-from kgprof.record.job import Checkout
-from kgprof.record.private_names import private_names
-from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting, results
+from kgprof.record import default_folder, refuse_other_platforms
+from kgprof.record.ground.job import Checkout
+from kgprof.record.ground.private_names import private_names
+from kgprof.record.ground.unfinished import refuse_in_the_way, refuse_overwriting, results
+from kgprof.record.processes import in_turn
 from kgprof.render import sheet
 from kgprof.workloads import loading, programs
 

@@ -21,7 +21,7 @@ from kgprof.progress import Progress, choose
 from kgprof.wording import clause
 
 if TYPE_CHECKING:  # --help is instant
-    from kgprof.record.unfinished import Unfinished
+    from kgprof.record.ground.unfinished import Unfinished
 
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)

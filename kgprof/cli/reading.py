@@ -25,8 +25,8 @@ from kgprof.errors import InputError
 from kgprof.gate import judge, metrics
 from kgprof.gate.settings import Configuration, check_recorded, combined, parse_file, refuse
 from kgprof.reading import files, layout, recordings
-from kgprof.record import holistic
-from kgprof.record.private_names import private_names
+from kgprof.record.ground.private_names import private_names
+from kgprof.record.processes import holistic
 from kgprof.render import embedded_profile
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")

@@ -15,10 +15,11 @@ from kgprof.cli.saying import fenced
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings
-from kgprof.record import default_folder, folder_name, ranks, record
-from kgprof.record.load import wait_for_idle
-from kgprof.record.private_names import private_names
-from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overwriting
+from kgprof.record import default_folder, folder_name, record
+from kgprof.record.ground import ranks
+from kgprof.record.ground.load import wait_for_idle
+from kgprof.record.ground.private_names import private_names
+from kgprof.record.ground.unfinished import Unfinished, refuse_in_the_way, refuse_overwriting
 from kgprof.workloads import loading, programs
 
 
@@ -58,7 +59,7 @@ def torch_trace_read(
 ) -> Iterator[Unfinished]:
     """With the Recording of what torch wrote in it."""
     # looks for torch, which no other verb's parent process does
-    from kgprof.record import torch_trace_files
+    from kgprof.record.files import torch_trace_files
 
     output = context.output or default_folder(torch_trace.absolute().name)
     read = [torch_trace, *torch_trace.glob("*")]

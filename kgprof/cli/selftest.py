@@ -21,7 +21,7 @@ from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record
-from kgprof.record.scratch import scratch_folder
+from kgprof.record.ground.scratch import scratch_folder
 
 T = TypeVar("T")
 

@@ -21,17 +21,19 @@ from kgprof.collectors import compilations
 from kgprof.document.sheet import Section
 from kgprof.document.sweep import ladder_section, shapes_section, sheet, shipped_section
 from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
+from kgprof.lab.cache_start import shipped_cache
+from kgprof.lab.ladder import climb
+from kgprof.lab.size_policies import compare_policies
+from kgprof.lab.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.measures.sweep import ahead, weighed
 from kgprof.reading import files, layout
 from kgprof.reading.source_text import SourceText
 from kgprof.reading.structured_trace import RunTrace
-from kgprof.record import children, default_folder, store
-from kgprof.record.cache_start import shipped_cache
-from kgprof.record.ladder import climb
-from kgprof.record.scratch import scratch_folder
-from kgprof.record.size_policies import compare_policies
-from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
-from kgprof.record.trials import TIME_UP, CellTrials
+from kgprof.record import default_folder
+from kgprof.record.ground import store
+from kgprof.record.ground.scratch import scratch_folder
+from kgprof.record.processes import children
+from kgprof.record.processes.trials import TIME_UP, CellTrials
 from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 

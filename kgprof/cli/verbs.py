@@ -168,7 +168,8 @@ def profile(
     from kgprof.cli.reading import accepted_here, configuration, kernel_kinds
     from kgprof.cli.recording import run_here
     from kgprof.cli.writing import reported
-    from kgprof.record import refuse_other_platforms, store
+    from kgprof.record import refuse_other_platforms
+    from kgprof.record.ground import store
 
     refuse_other_platforms()
     asked = options.asked_for(workload, context.workload_args, **given)
@@ -241,7 +242,8 @@ def check_graphs(
     from kgprof.cli.recording import run_here, torch_trace_read
     from kgprof.gate.settings import parse_options, passes
     from kgprof.reading import recordings
-    from kgprof.record import refuse_other_platforms, store
+    from kgprof.record import refuse_other_platforms
+    from kgprof.record.ground import store
 
     faults: list[str] = []
     settings = reading.gate_settings(
@@ -303,7 +305,7 @@ def report(
     from kgprof.cli import writing
     from kgprof.cli.reading import read
     from kgprof.cli.recording import torch_trace_read
-    from kgprof.record.unfinished import refuse_overwriting
+    from kgprof.record.ground.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
         raise UsageError("report needs exactly one input", "give a RECORDING, or --torch-trace DIR")
@@ -372,7 +374,8 @@ def trace(
     from kgprof.cli.reading import kernel_kinds
     from kgprof.cli.recording import making
     from kgprof.cli.writing import reported
-    from kgprof.record import default_folder, kineto_files
+    from kgprof.record import default_folder
+    from kgprof.record.files import kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
     where = context.output or default_folder(kineto_files.title(traces[:1]))
@@ -452,8 +455,8 @@ def export(
     """
     from kgprof.cli.writing import write_texts, write_trace
     from kgprof.reading import recordings
-    from kgprof.record import kept_traces
-    from kgprof.record.unfinished import refuse_overwriting, results
+    from kgprof.record.files import kept_traces
+    from kgprof.record.ground.unfinished import refuse_overwriting, results
 
     options.refuse_unwritable(output)
     refuse_overwriting([recording, *results(recording)], [output], layout.resolve(recording))
@@ -604,8 +607,8 @@ def sweep(
     import shlex
 
     from kgprof.cli.sweeping import swept
+    from kgprof.lab.sweep import Grid
     from kgprof.record import refuse_other_platforms
-    from kgprof.record.sweep import Grid
     from kgprof.workloads import loading
 
     refuse_other_platforms()
@@ -845,8 +848,8 @@ def extract(report: Path, output: Path | None) -> int:
     For example:  kgprof extract report.html -o report.json
                   kgprof extract report.html | jq .verdict
     """
-    from kgprof.record import store
-    from kgprof.record.unfinished import refuse_overwriting
+    from kgprof.record.ground import store
+    from kgprof.record.ground.unfinished import refuse_overwriting
     from kgprof.render import embedded_profile
 
     if output is not None:
@@ -1049,7 +1052,7 @@ def write_ci(
         refuse_what_is_no_file,
         workflow,
     )
-    from kgprof.record import store
+    from kgprof.record.ground import store
 
     path = output or PATHS[place]
     options.refuse_unwritable(path)

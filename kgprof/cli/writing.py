@@ -37,8 +37,9 @@ from kgprof.errors import (
 from kgprof.progress import is_terminal, tell
 from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
-from kgprof.record import kept_traces, store
-from kgprof.record.unfinished import Unfinished
+from kgprof.record.files import kept_traces
+from kgprof.record.ground import store
+from kgprof.record.ground.unfinished import Unfinished
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory

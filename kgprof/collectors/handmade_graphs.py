@@ -1,8 +1,8 @@
 """KGP306 to KGP308: CUDA graphs that a program records itself, and the tensors that its replays
 read or write.
 
-What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong,
-nothing is said.
+What is seen, and what is not, stands in ``record/listeners/handmade_graphs.py``. Where no replay
+was wrong, nothing is said.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """KGP201 to 203: where the host waits for the device, or would if the program ran on one.
 
-Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one
-line each source's count is a lower bound, so the largest stands. What only happens in warm-up is no
-finding.
+Three hooks saw it (``record/listeners/syncs.py``); here they are united by the line of the project.
+Of one line each source's count is a lower bound, so the largest stands. What only happens in
+warm-up is no finding.
 """
 
 import ast

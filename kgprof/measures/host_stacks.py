@@ -191,13 +191,14 @@ _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunctio
 # Of a Python function by its file, first match wins; else it is the program's.
 _PYTHON_KINDS = {
     "profiler": re.compile(
-        r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/record/"
+        r"(^|/)(torch/profiler/|torch/autograd/profiler\.py|kgprof/(record|lab)/"
         r"|kgprof/workloads/(loading|programs|user|protocol|backend)\.py)"  # around the workload
     ),
     "generated": re.compile(r"/[a-z2-7]{2}/c[a-z2-7]{30,}\.py$"),  # Inductor's cache
     "torch": re.compile(r"(^|/)(torch|triton|functorch)/"),
 }
-_LOOP = ("_run", "kgprof/record/torch_profiler.py")
+# the loop of STACK; the first is its place in older Recordings
+_LOOP = ("_run", ("kgprof/record/torch_profiler.py", "kgprof/record/passes/torch_profiler.py"))
 _CALLS = ("cuda_runtime", "cuda_driver")
 
 Key = tuple[str, str, int, str]  # name, file, line, kind

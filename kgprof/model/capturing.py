@@ -150,7 +150,7 @@ class CaptureQuestion(Model):
 
     case: CaptureCase
     strategy: str = ""  # empty: the workload's first
-    capturer: str = "kgprof.record.capturing:CudaGraph"
+    capturer: str = "kgprof.lab.capturing:CudaGraph"
     # torch's variables as the user set them
     flags: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -3,7 +3,7 @@ it is interpreted.
 
 ``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the
 first. The size of TensorRecords is bounded by graphs x tensors x distinct states, never by calls:
-see the constants of ``record/tensor_probe.py``.
+see the constants of ``record/listeners/tensor_probe.py``.
 
 What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves
 no trace in a tensor's version, and an inference tensor has none. ``unobservable`` says so where it

@@ -386,13 +386,13 @@ class Pass(Model, kw_only=False):
 
     name: PassName
     kind: type[Any]  # its Struct
-    module: str  # of kgprof.record, whose ``measure(run)`` makes it
+    module: str  # of kgprof.record.passes, whose ``measure(run)`` makes it
     in_probe: bool = False  # made in child B, which captures anew under the probes; else in child A
     trace_file: str = ""  # the Kineto trace beside it
     by_default: bool = True  # made where --passes names none
     listens: bool = False  # to a script, in the one run that it has
     not_in_script: str = "a script has no steps to call"  # why its one run does not give the pass
-    reruns: bool = False  # a script once more, where --passes names it (kgprof.record.reruns)
+    reruns: bool = False  # a script once more, where --passes names it (record.passes.reruns)
 
 
 # In the order in which child A makes its passes and a report lists them.

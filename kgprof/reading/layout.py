@@ -37,7 +37,7 @@ into place.
                                          and tail
 
 A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and
-the reports, lie in recording.unfinished/ (kgprof.record.unfinished), and an older result stands
+the reports, lie in recording.unfinished/ (record.ground.unfinished), and an older result stands
 where it stood. The schema number is model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 """
 

@@ -24,8 +24,8 @@ from kgprof.analysis import memory
 from kgprof.collectors import nothing_measured, witnesses
 from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
-from kgprof.record.in_process import InProcess, device_of, is_tensor
-from kgprof.record.source import replace
+from kgprof.record.ground.source import replace
+from kgprof.record.passes.in_process import InProcess, device_of, is_tensor
 from kgprof.watching import cells
 from kgprof.wording import plural
 

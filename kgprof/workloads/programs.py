@@ -110,7 +110,7 @@ def folders(program: Program) -> Iterator[str]:
 
 
 class ProgramWorkload:
-    """One strategy in one mode; a script child runs it (kgprof.record.script), because it has no
+    """One strategy in one mode; a script child runs it (record.passes.script), because it has no
     steps to be called."""
 
     def __init__(self, workload: str) -> None:

@@ -46,7 +46,7 @@ def two_streams(tmp_path: Path) -> Trace:
 
 
 def answered(**changes: Any) -> Holistic:
-    """What HTA says of ``two_streams`` (held to it in tests/record/test_holistic.py)."""
+    """What HTA says of ``two_streams`` (held to it in tests/record/processes/test_holistic.py)."""
     rank = HolisticRank(
         rank=0,
         kernels={"a": 20.0, "b": 10.0, "c": 10.0, "ncclDevKernel_AllReduce": 50.0},

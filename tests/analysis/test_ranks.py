@@ -30,7 +30,7 @@ from kgprof.reading.evidence import Evidence
 from tests.analysis.events import event
 from tests.collectors import written
 from tests.collectors.written_gpu_time import sampled
-from tests.record.test_kineto_files import COLLECTIVE, KERNEL, profile_in, saved, work
+from tests.record.files.test_kineto_files import COLLECTIVE, KERNEL, profile_in, saved, work
 
 
 def compared(

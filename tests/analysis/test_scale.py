@@ -22,7 +22,7 @@ from kgprof.model import (
     decode_json,
 )
 from kgprof.reading import layout
-from kgprof.record import kept_records, store
+from kgprof.record.ground import kept_records, store
 from kgprof.render.html import MAX_BYTES
 from tests.analysis import recordings
 from tests.collectors import written

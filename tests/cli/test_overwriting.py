@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from kgprof import cli
-from kgprof.record import kept_traces, recorder, unfinished
+from kgprof.record.files import kept_traces
+from kgprof.record.ground import unfinished
+from kgprof.record.processes import recorder
 from tests.record import handmade, scripted
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "torch_trace" / "two_ranks"

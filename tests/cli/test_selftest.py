@@ -27,7 +27,8 @@ from kgprof.model.kernels import COPY, MATMUL, Ceilings, CeilingSamples
 from kgprof.model.memory_records import SyncRecords
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import record, store
+from kgprof.record import record
+from kgprof.record.ground import store
 from tests.record import handmade
 
 ON_CUDA_ONLY = {"CUDA-graph log", "CUDA graphs launched", "peak rates of the GPU"}

@@ -24,9 +24,10 @@ from kgprof import model as m
 from kgprof import render
 from kgprof.cli import reading
 from kgprof.reading import recordings
-from kgprof.record import child, children, recorder, store
-from kgprof.record.job import Done, Job, Phase, Task
-from kgprof.record.unfinished import Unfinished
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Done, Job, Phase, Task
+from kgprof.record.ground.unfinished import Unfinished
+from kgprof.record.processes import child, children, recorder
 from tests.record import scripted
 
 ROOT = Path(__file__).resolve().parents[2]

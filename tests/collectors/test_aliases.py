@@ -14,7 +14,7 @@ from kgprof.collectors.aliases import Alias
 from kgprof.model import Level
 from kgprof.model.memory_records import HeldOutput
 from kgprof.reading.evidence import Evidence
-from kgprof.record.job import describe_failure
+from kgprof.record.ground.job import describe_failure
 from tests.analysis import recordings
 from tests.collectors import written, written_tensors
 from tests.collectors.watched import lines_with, recording, watch

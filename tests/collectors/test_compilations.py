@@ -23,7 +23,7 @@ from kgprof.model import (
 )
 from kgprof.model.compile_records import TraceRecord
 from kgprof.reading.evidence import Evidence
-from kgprof.record.kept_records import KEPT_SPANS
+from kgprof.record.ground.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.test_graph_breaks import PRINTS

@@ -37,9 +37,9 @@ from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import kineto
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.recordings import _read_records
-from kgprof.record import torch_trace
-from kgprof.record.torch_profiler import trace_pass
-from kgprof.record.torch_trace import compile_pass
+from kgprof.record.passes import torch_trace
+from kgprof.record.passes.torch_profiler import trace_pass
+from kgprof.record.passes.torch_trace import compile_pass
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED
 from tests.collectors import written

@@ -11,9 +11,9 @@ import torch
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord, Skipped
 from kgprof.model.compile_records import CompileRecords
 from kgprof.model.memory_records import TensorRecords
-from kgprof.record import project_sources
-from kgprof.record.call_index import CallIndex
-from kgprof.record.tensor_probe import TensorProbe
+from kgprof.record.ground import project_sources
+from kgprof.record.listeners.call_index import CallIndex
+from kgprof.record.listeners.tensor_probe import TensorProbe
 from tests.analysis import recordings
 from tests.analysis.recordings import FUSED, GONE
 

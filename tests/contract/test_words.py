@@ -63,8 +63,8 @@ NOT_OURS = (
     "reading/kineto.py",
     "measures/kernel_kinds.py",
     "analysis/redaction.py",
-    "record/minifier.py",
-    "record/holistic.py",
+    "lab/minifier.py",
+    "record/processes/holistic.py",
 )
 
 

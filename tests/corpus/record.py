@@ -33,8 +33,8 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.reading import layout
-from kgprof.record import store
-from kgprof.record.torch_trace import compile_pass
+from kgprof.record.ground import store
+from kgprof.record.passes.torch_trace import compile_pass
 from tests.corpus.truth import CORPUS, WARM_UP, Program, programs
 from tests.corpus_runtime.record import cheap_garbage_collection, left_alone
 from tests.record import handmade

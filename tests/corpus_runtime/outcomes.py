@@ -30,9 +30,9 @@ from torch._dynamo.utils import counters, get_compilation_metrics, set_compilati
 from torch.utils._pytree import tree_flatten
 
 from kgprof.model import Options
-from kgprof.record import project_sources
-from kgprof.record.memory import memory_pass
-from kgprof.record.run import seed_everything
+from kgprof.record.ground import project_sources
+from kgprof.record.ground.run import seed_everything
+from kgprof.record.passes.memory import memory_pass
 from tests.corpus import truth as compile_corpus
 from tests.corpus_runtime import truth as runtime_corpus
 from tests.corpus_runtime.record import CallsWithBuffers, cheap_garbage_collection

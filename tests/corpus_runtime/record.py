@@ -39,12 +39,12 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.reading import layout
-from kgprof.record import project_sources, store
-from kgprof.record.job import describe_failure
-from kgprof.record.memory import memory_pass
-from kgprof.record.run import seed_everything
-from kgprof.record.torch_profiler import trace_pass
-from kgprof.record.torch_trace import compile_pass
+from kgprof.record.ground import project_sources, store
+from kgprof.record.ground.job import describe_failure
+from kgprof.record.ground.run import seed_everything
+from kgprof.record.passes.memory import memory_pass
+from kgprof.record.passes.torch_profiler import trace_pass
+from kgprof.record.passes.torch_trace import compile_pass
 from tests import unprofiled_guards
 from tests.corpus_runtime.truth import CORPUS, WARM_UP, Program, programs
 from tests.record import handmade

@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.document.capture_sheet import capture_sheet
 from kgprof.model import CaptureCase, CaptureOutcome, CaptureWay
 from kgprof.render import sheet
-from tests.record.test_captures import environment
+from tests.lab.test_captures import environment
 
 HOSTILE = "<script>x</script>\x1b[31m"
 FAR = m.CaptureDifference(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kgprof.measures.collectives import OF_SOME_RANKS, Call, Matched, matched
 from kgprof.model import RankBalance, Skipped
 from tests.analysis.events import event, step
-from tests.record.test_kineto_files import profile_in, run, saved
+from tests.record.files.test_kineto_files import profile_in, run, saved
 
 US = st.integers(0, 10_000).map(lambda us: us / 8)  # sums of them are exact
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 from kgprof.measures import host_stacks
 from kgprof.model import FlameGraph, Options, PassName, Skipped, TracePass
 from kgprof.reading import kineto
-from kgprof.record.stack_profiler import stack_pass
+from kgprof.record.passes.stack_profiler import stack_pass
 from tests.analysis.events import event, step, write
 from tests.record.sessions import Stepping
 

@@ -22,9 +22,10 @@ from kgprof import model as m
 from kgprof.analysis import analyse
 from kgprof.gate.settings import Configuration, combined
 from kgprof.reading import layout, recordings
-from kgprof.record import children, store
-from kgprof.record.children import Caches
-from kgprof.record.job import Job, Task
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Job, Task
+from kgprof.record.processes import children
+from kgprof.record.processes.children import Caches
 from tests.programs import advice, found
 from tests.programs.truth import Program, programs
 from tests.record import one_server

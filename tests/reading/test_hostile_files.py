@@ -18,7 +18,7 @@ import pytest
 from kgprof import cli
 from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_USAGE
 from tests.reading.in_a_child import ROOT, Runner
-from tests.record.test_kineto_files import saved, work
+from tests.record.files.test_kineto_files import saved, work
 
 TWO_RANKS = ROOT / "fixtures" / "torch_trace" / "two_ranks"
 CANARY = "canary-of-a-private-key-5f1c"

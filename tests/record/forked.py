@@ -20,7 +20,7 @@ import torch._dynamo
 import torch._inductor.compile_fx
 
 from kgprof import model as m
-from kgprof.record import trials
+from kgprof.record.processes import trials
 
 LIMIT_S = 300.0
 

@@ -42,7 +42,7 @@ from kgprof.model import (
 )
 from kgprof.reading import layout, recordings
 from kgprof.reading.link_prediction import UNIT, CandidateResults, CapCounters, RankMetrics
-from kgprof.record import store
+from kgprof.record.ground import store
 
 BATCHED = RunKey(strategy="batched", mode="eager")
 FUSED = RunKey(strategy="fused", mode="default")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
-from kgprof.record import fork_server
+from kgprof.record.processes import fork_server
 from tests import unprofiled_guards
 
 Surroundings = tuple[str, dict[str, str]]

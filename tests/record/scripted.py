@@ -23,9 +23,10 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.reading import layout, recordings
-from kgprof.record import children, store
-from kgprof.record.children import Caches, Start
-from kgprof.record.job import Job, Task
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Job, Task
+from kgprof.record.processes import children
+from kgprof.record.processes.children import Caches, Start
 from tests.record import one_server
 from tests.record.handmade import ENVIRONMENT
 

@@ -1,0 +1,216 @@
+"""Two checkouts recorded in turn on one machine: each a whole Recording, then TIMING again pair by
+pair, ABBA ABBA ...
+
+A pair is a fresh process of each side on the caches that its own recording left, both alive at
+once: they take their evaluations, or their groups of steps, in turn. Of two identical programs the
+pairs' ratios spread half as wide as with one process after the other (benchmarks/in_turn.py). Where
+two do not fit beside each other (into a GPU's memory, say) they run one after the other. It ends
+when it is decided, at the looks that were planned.
+"""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kgprof import model as m
+from kgprof.errors import InputError, NoBaseError, OutputError, UsageError, WorkloadError
+from kgprof.progress import Progress
+from kgprof.reading import layout
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Checkout
+from kgprof.record.ground.scratch import scratch_folder
+from kgprof.record.processes import recorder
+from kgprof.workloads.catalog import BUILT_IN
+
+APART = "both sides cannot run at the same time here: from now on one process after the other"
+GIT_S = 120.0  # for a checkout of a large repository
+
+
+class Side(m.Model):
+    told: m.InTurn
+    checkout: Checkout
+    output: Path  # its Recording is made in ``recording`` there
+
+
+def record_in_turn(
+    options: m.Options,
+    sides: tuple[Side, Side],
+    progress: Progress,
+    *,
+    looks: Sequence[int],
+    decided: Callable[[int], bool],
+    redact: recorder.Redact = str,
+) -> bool:
+    """Both Recordings, with at most as many pairs as the last of ``looks``; whether it came to its
+    end.
+
+    ``decided`` is asked after as many pairs as each of ``looks`` says. A process that dies costs
+    its pair. Raises UsageError and WorkloadError, which name the side, for a workload that cannot
+    be loaded.
+    """
+    options = replace(options, rounds=looks[-1] + 1)
+    with scratch_folder("kgprof-") as scratch:
+        # Head first: where it cannot be loaded either, the workload is wrong and not new.
+        head = _begun(options, sides[1], scratch / "head", progress, redact)
+        probed = scratch / "head" / recorder.PROBE_CACHE
+        if probed.is_dir():  # Inductor's probe of this CPU, once for both
+            shutil.copytree(probed, scratch / "base" / recorder.PROBE_CACHE)
+        base = _begun(options, sides[0], scratch / "base", progress, redact)
+        made = base, head
+        keys = [key for key in head.plan.runs if key in base.plan.runs]
+        progress.expect(keys, tuple(name for name in m.PASSES if options.wants(name)))
+        pairs = 0
+        beside = _can_take_turns(sides)
+        try:
+            for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
+                for each in (one for one in made if key in one.plan.runs):
+                    if each.measure(key):
+                        each.probe(key)
+            for each in made:
+                each.measure_ceilings()
+                each.compare_results()
+            keys = [key for key in keys if base.timing(key) and head.timing(key)]
+            for pairs in range(1, looks[-1] + 1) if keys else ():
+                for each in made:
+                    _say_so_far(each, pairs)
+                one, other = made if pairs % 2 else made[::-1]
+                for key in keys:
+                    if beside and one.measure_pair(other, key, pairs + 1):
+                        continue
+                    well = [each.measure_round(key, pairs + 1) for each in (one, other)]
+                    if beside and all(well):  # so it was the other one's presence
+                        beside = False
+                        progress.result(APART, key)
+                if pairs in looks and decided(pairs):
+                    break
+        except KeyboardInterrupt:
+            for each in made:
+                _say_so_far(each, pairs, interrupted=True)
+            return False
+    return True
+
+
+def _can_take_turns(sides: tuple[Side, Side]) -> bool:
+    """A built-in workload is measured by its own checkout's kgprof, which may be older than
+    this."""
+    homes = [Path(side.checkout.home) for side in sides if side.checkout.home]
+    return all(_has(home, "turns.py") for home in homes)
+
+
+def _has(home: Path, module: str) -> bool:
+    """Tell whether the recorder of a checkout has a module, wherever it lay at that commit."""
+    return any((home / "kgprof" / "record").rglob(module))
+
+
+def _begun(
+    options: m.Options, side: Side, scratch: Path, progress: Progress, redact: recorder.Redact
+) -> recorder.Recorder:
+    name = side.told.side.upper()
+    scratch.mkdir(exist_ok=True)
+    try:
+        plan, dead = recorder.make_plan(
+            options, side.output, scratch, progress, redact, side.checkout
+        )
+    except OutputError:
+        raise
+    except (UsageError, WorkloadError) as error:
+        kind = (
+            NoBaseError
+            if isinstance(error, UsageError) and side.told.side == "base"
+            else type(error)
+        )
+        if isinstance(error, InputError):
+            kind = UsageError  # whose message names the path already
+        raise kind(f"{name}: {error.message}", hint=error.hint) from error
+    if dead is not None:
+        raise WorkloadError(f"{name}: {options.workload} {dead.words}")
+    making = recorder.Recorder(
+        side.output / layout.FOLDER,
+        options,
+        plan,
+        scratch,
+        progress,
+        checkout=side.checkout,
+        side=side.told.side,
+    )
+    making.header = replace(making.header, in_turn=side.told)
+    store.clear(side.output)
+    store.create(making.folder, making.header)
+    _say_so_far(making, 0)
+    return making
+
+
+def _say_so_far(making: recorder.Recorder, pairs: int, *, interrupted: bool = False) -> None:
+    """The header says how many rounds there are, of which the first is the whole recording."""
+    header = making.header
+    options = replace(header.options, rounds=pairs + 1)
+    header = replace(header, options=options, interrupted=interrupted)
+    store.write_json(making.folder / layout.HEADER, header)
+
+
+# ---------------------------------------------------------------- the two trees
+
+
+@contextlib.contextmanager
+def checkouts(base: str, head: str, workload: str) -> Iterator[tuple[Checkout, Checkout]]:
+    """Folders as they stand; of a commit of this repository a work tree, which is removed
+    afterwards.
+
+    Raises UsageError for what is neither.
+    """
+    with contextlib.ExitStack() as stack:
+        folders = [
+            stack.enter_context(_tree(name, given))
+            for name, given in (("BASE", base), ("HEAD", head))
+        ]
+        pairs = zip(folders, reversed(folders), strict=True)
+        one, other = (
+            Checkout(
+                folder=str(folder),
+                other=str(opposite) if folder != opposite else "",
+                home=str(folder) if workload in BUILT_IN and _has(folder, "child.py") else "",
+            )
+            for folder, opposite in pairs
+        )
+        yield one, other
+
+
+@contextlib.contextmanager
+def _tree(name: str, given: str) -> Iterator[Path]:
+    path = Path(given)
+    if path.is_dir():
+        if (path / layout.HEADER).is_file() or (path / layout.FOLDER / layout.HEADER).is_file():
+            raise UsageError(
+                f"{name} {given} is a Recording, not a checkout",
+                hint="compare Recordings without --record",
+            )
+        yield path.resolve()
+        return
+    try:
+        commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{given}^{{commit}}")
+    except (OSError, subprocess.SubprocessError) as error:
+        kind = "a file" if path.exists() else "neither a folder nor a commit of the repository here"
+        raise UsageError(
+            f"{name} {given} is {kind}",
+            hint="give a folder that holds a checkout, or a commit such as HEAD^",
+        ) from error
+    with scratch_folder("kgprof-tree-", name.lower()) as scratch:
+        tree = scratch.resolve() / name.lower()
+        try:
+            _git("worktree", "add", "--detach", "--force", str(tree), commit)
+        except (OSError, subprocess.SubprocessError) as error:
+            why = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            raise UsageError(
+                f"{name} {given} could not be checked out: {why[-1] if why else 'git failed'}",
+                hint="check it out into a folder yourself and give that folder",
+            ) from error
+        yield tree
+
+
+def _git(*args: str) -> str:
+    done = subprocess.run(["git", *args], capture_output=True, text=True, timeout=GIT_S, check=True)
+    return done.stdout.strip()
