@@ -410,7 +410,7 @@ class KernelBreakdown(Tagged, tag="kernels"):
 Kernels = KernelBreakdown | Skipped
 
 
-class StackFrame(Model, array_like=True):
+class StackFrame(Model, array_like=True, kw_only=False):
     """What a node of a FlameGraph is: a function, an operator, a span.
 
     ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module,
@@ -423,7 +423,7 @@ class StackFrame(Model, array_like=True):
     kind: str
 
 
-class StackFunction(Model):
+class StackFunction(Model, kw_only=False):
     """One frame over the whole tree, before anything was pruned."""
 
     frame: int
