@@ -84,7 +84,7 @@ class InTurn(NamedTuple):
         return max((look for look in looks(self.planned) if look <= self.made), default=0)
 
 
-class Samples(m.Model):
+class Samples(m.Model, kw_only=False):
     """What was measured of one program, in any unit of time.
 
     Of one process its median, and its range: eight of ten of its steps, or all of its whole
