@@ -333,7 +333,7 @@ class SweepQuestion(Model):
     warmup: int
 
 
-class Estimate(Tagged):
+class Estimate(Tagged, kw_only=False):
     """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of
     predictions."""
 

@@ -161,7 +161,7 @@ class ObserverCost(Model, kw_only=False):
     samples: int
 
 
-class BreakEven(Tagged):
+class BreakEven(Tagged, kw_only=False):
     """From when on compiling has paid for itself."""
 
     steps: float
