@@ -381,7 +381,7 @@ class CellWorth(Model):
     verdict: Judged = Judged.UNDECIDED  # of its step against eager's
 
 
-class SweepVerdict(Model):
+class SweepVerdict(Model, kw_only=False):
     status: VerdictStatus
     text: str
     trust: str  # how far to rely on it
