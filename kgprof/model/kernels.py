@@ -92,7 +92,7 @@ class KernelLaunches(Model):
     of_ceiling: float | Skipped
 
 
-class BoundTotal(Model):
+class BoundTotal(Model, kw_only=False):
     what: str  # KernelLaunches.bound, or why there is none
     total_us: float
 
@@ -227,7 +227,7 @@ class KernelKind(StrEnum):
     OTHER = "other"
 
 
-class KernelRow(Model):
+class KernelRow(Model, kw_only=False):
     name: str
     kind: KernelKind
     generator: str  # "aten", "triton", "cpp", "library", "memcpy", "memset", "framework"
@@ -252,13 +252,13 @@ class KindOverride(Model, kw_only=False):
     kernels: int = 0  # rows of this Profile that it decided
 
 
-class KindTotal(Model):
+class KindTotal(Model, kw_only=False):
     kind: KernelKind
     count: int
     total_us: float
 
 
-class GeneratorTotal(Model):
+class GeneratorTotal(Model, kw_only=False):
     # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
     generator: str
     names: int
@@ -266,7 +266,7 @@ class GeneratorTotal(Model):
     total_us: float
 
 
-class FusedGraph(Model):
+class FusedGraph(Model, kw_only=False):
     """A compiled graph, and what TRACE says of the region that runs it."""
 
     work: GraphWork
@@ -277,7 +277,7 @@ class FusedGraph(Model):
     of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
 
 
-class Fusion(Tagged):
+class Fusion(Tagged, kw_only=False):
     graphs: tuple[FusedGraph, ...]
     kernels: float | Skipped  # a step, in TRACE, without copies
     eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
