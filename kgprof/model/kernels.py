@@ -49,7 +49,7 @@ class Bound(StrEnum):
     IMPOSSIBLE = "above the ceiling"
 
 
-class Ceiling(Model):
+class Ceiling(Model, kw_only=False):
     """What the card was measured to do at most, in ``unit``; the median is what kernels are held
     against."""
 
@@ -63,7 +63,7 @@ class Ceiling(Model):
     how: str
 
 
-class KernelLaunches(Model):
+class KernelLaunches(Model, kw_only=False):
     """All launches of one kernel that were alike: the same grid and block, registers, bytes and
     operations."""
 
