@@ -96,21 +96,20 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     busy = timeline.intervals_of(columns, others)
     either_ns = timeline.union_ns(np.concatenate([busy, unnamed]))
     elsewhere_ns = timeline.union_ns(busy) + timeline.union_ns(unnamed) - either_ns
+    parts = []
+    for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True):
+        each = None
+        if name != UNEXPLAINED:
+            each = number / len(spent)
+        if spent.any() or name == UNEXPLAINED:
+            middle_us = float(np.median(spent)) / 1000
+            ends_us = int(spent.min()) / 1000, int(spent.max()) / 1000
+            part = m.StepPart(name, float(spent.mean()) / 1000, middle_us, *ends_us, each)
+            parts.append(part)
     return m.HostTime(
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
-        parts=tuple(
-            m.StepPart(
-                name=name,
-                mean_us=float(spent.mean()) / 1000,
-                median_us=float(np.median(spent)) / 1000,
-                minimum_us=int(spent.min()) / 1000,
-                maximum_us=int(spent.max()) / 1000,
-                calls=None if name == UNEXPLAINED else number / len(spent),
-            )
-            for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True)
-            if spent.any() or name == UNEXPLAINED
-        ),
+        parts=tuple(parts),
         other_threads_us=elsewhere_ns / 1000 / len(steps),
     )
 
@@ -120,13 +119,14 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
     that is not used."""
     parts = []
     for name in columns.names:
-        frame = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
-        parts.append(PARTS.index(GENERATED if kernel_kinds.parse(name) is not None else frame))
+        part = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
+        if kernel_kinds.parse(name) is not None:
+            part = GENERATED
+        parts.append(PARTS.index(part))
     of_name = np.array(parts, np.int64)
     found: Numbers = of_name[columns.name]
-    found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(
-        SPANS
-    )
+    spans = columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))
+    found[spans] = PARTS.index(SPANS)
     calls = columns.of_category(*LAUNCH_CATEGORIES)
     found[calls] = PARTS.index(CALLS)
     found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
@@ -187,17 +187,16 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     if isinstance(work, Launched) and len(work.events):
         device = _device_ns(columns, spans, work)
         unknown = m.Skipped("work launched by no span counts as forward")
+    parts = []
+    for phase in m.TrainingPhase:
+        device_us: m.Figure = unknown
+        if phase in device:
+            device_us = device[phase] / 1000 / len(steps)
+        parts.append(m.PhaseTime(phase, host[phase] / 1000 / len(steps), device_us))
     return m.TrainingPhases(
         steps=len(steps),
         backward_passes=_backward_passes(columns, spans),
-        parts=tuple(
-            m.PhaseTime(
-                phase=phase,
-                host_us=host[phase] / 1000 / len(steps),
-                device_us=device[phase] / 1000 / len(steps) if phase in device else unknown,
-            )
-            for phase in m.TrainingPhase
-        ),
+        parts=tuple(parts),
     )
 
 

@@ -77,17 +77,10 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
     spent_ns = [_length_ns(stretches) for stretches in causes]
-    host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
-    return m.DeviceIdle(
-        total_us=sum(spent_ns) / 1000,
-        host_us=host_us,
-        launch_us=launch_us,
-        unknown_us=unknown_us,
-        edges_us=edges_us,
-        gaps=idle.gaps,
-        host_spans=_host_spans(columns, idle),
-        copy_launch_us=_length_ns(idle.launch[idle.between_copies]) / 1000,
-    )
+    each_us = [spent / 1000 for spent in spent_ns]
+    copies_us = _length_ns(idle.launch[idle.between_copies]) / 1000
+    spans = _host_spans(columns, idle)
+    return m.DeviceIdle(sum(spent_ns) / 1000, *each_us, idle.gaps, spans, copies_us)
 
 
 def _length_ns(stretches: Intervals) -> int:
@@ -131,7 +124,7 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     for at, (name, length) in enumerate(zip(every, spent_ns.tolist(), strict=True)):
         totals_ns[name, number <= at < 2 * number] += length
     spans = [
-        m.HostSpan(name=name, total_us=length / 1000, on_cpu=on_cpu)
+        m.HostSpan(name, length / 1000, on_cpu)
         for (name, on_cpu), length in totals_ns.items()
         if length
     ]
@@ -143,5 +136,9 @@ def _named(columns: Columns) -> Iterator[str]:
     own = columns.of_category("user_annotation") & ~columns.named(*_OF_TORCH)
     names = {*columns.name[own].tolist()}
     for at, name in enumerate(columns.names):
-        said = f"{IN_A_STEP} in {name}" if at in names else name
-        yield IN_A_STEP if name.startswith(STEP_PREFIX) else said
+        if name.startswith(STEP_PREFIX):
+            yield IN_A_STEP
+        elif at in names:
+            yield f"{IN_A_STEP} in {name}"
+        else:
+            yield name

@@ -117,7 +117,7 @@ class Roofline(Tagged):
         return sum(total.total_us for total in self.placed)
 
 
-class Lane(Model):
+class Lane(Model, kw_only=False):
     """What one thread, stream or device did in a step: one entry an event in each column, in the
     order of their start. The events are disjoint; with those left out they add up to ``busy_us``.
     """
@@ -189,7 +189,7 @@ class MemoryCurve(Tagged):
         fit(self.at_us, self.allocated_bytes)
 
 
-class StepPart(Model):
+class StepPart(Model, kw_only=False):
     """Microseconds a step, by step."""
 
     name: str
@@ -291,7 +291,7 @@ BETWEEN_COPIES = "(between copies from pageable memory)"  # from one such copy t
 READS_ON_CPU = "(reads of tensors on the CPU)"
 
 
-class HostSpan(Model):
+class HostSpan(Model, kw_only=False):
     name: str  # of the innermost span in the trace
     total_us: float
     on_cpu: bool = False  # operators that launch nothing, of so long that they compute on the CPU
@@ -301,7 +301,7 @@ class HostSpan(Model):
         return f"{self.name}, which launches nothing" if self.on_cpu else self.name
 
 
-class DeviceIdle(Tagged):
+class DeviceIdle(Tagged, kw_only=False):
     """The part of the window in which the device did nothing. ``total_us`` is the sum of the four
     causes."""
 
@@ -343,7 +343,7 @@ class LaunchQueue(Tagged):
     empty_share: float  # of the window: nothing was waiting, 0..1
 
 
-class InputCopies(Tagged):
+class InputCopies(Tagged, kw_only=False):
     """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay
     where it reads."""
 

@@ -47,7 +47,7 @@ class TrainingPhase(StrEnum):
     OTHER = "other"  # Python between the operators
 
 
-class PhaseTime(Model):
+class PhaseTime(Model, kw_only=False):
     """Microseconds a step of TRACE, so under the profiler: the CPU's are longer than without it."""
 
     phase: TrainingPhase
