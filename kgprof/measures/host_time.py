@@ -29,19 +29,17 @@ GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd eng
 LAUNCHES, WAITING, CALLS = "launch calls", "GPU syncs", "other CUDA calls"
 SPANS, RECORDER, UNEXPLAINED = "user spans", "kgprof overhead", "unexplained"
 PARTS = (
-    *(
-        GUARDS,
-        PROLOGUE,
-        WRAPPER,
-        GENERATED,
-        OPERATORS,
-        AUTOGRAD,
-        LAUNCHES,
-        WAITING,
-        CALLS,
-        SPANS,
-        RECORDER,
-    ),
+    GUARDS,
+    PROLOGUE,
+    WRAPPER,
+    GENERATED,
+    OPERATORS,
+    AUTOGRAD,
+    LAUNCHES,
+    WAITING,
+    CALLS,
+    SPANS,
+    RECORDER,
     UNEXPLAINED,  # the last, always
 )
 # Names of operators' events, first match wins; what matches none is an operator.
@@ -104,8 +102,8 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
         if spent.any() or name == UNEXPLAINED:
             middle_us = float(np.median(spent)) / 1000
             ends_us = int(spent.min()) / 1000, int(spent.max()) / 1000
-            part = m.StepPart(name, float(spent.mean()) / 1000, middle_us, *ends_us, each)
-            parts.append(part)
+            mean_us = float(spent.mean()) / 1000
+            parts.append(m.StepPart(name, mean_us, middle_us, *ends_us, each))
     return m.HostTime(
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
@@ -228,16 +226,12 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
     is_backward = order >= len(forward)
     at_ns = np.concatenate([forward, backward])[order]
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
-    inside = [
-        [np.sum((at >= start) & (at < end)) for start, end in steps.tolist()]
-        for at in (begins, stepped)
-    ]
-    return max(
-        1,
-        min(
-            (int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1
-        ),
-    )
+    passes = []
+    for start, end in steps.tolist():
+        if np.sum((stepped >= start) & (stepped < end)) != 1:
+            return 1
+        passes.append(int(np.sum((begins >= start) & (begins < end))))
+    return max(1, min(passes, default=1))
 
 
 def _device_ns(

@@ -29,8 +29,14 @@ LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator comp
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 # Annotations that torch 2.11 to 2.13 make.
 _OF_TORCH = (
-    *(m.LOADER_PREFIX, "## Call", "Torch-Compiled Region"),
-    *("DataParallel.", "DistributedDataParallel.", "nccl:", "c10d::", "gloo:"),
+    m.LOADER_PREFIX,
+    "## Call",
+    "Torch-Compiled Region",
+    "DataParallel.",
+    "DistributedDataParallel.",
+    "nccl:",
+    "c10d::",
+    "gloo:",
 )
 
 
@@ -77,10 +83,17 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
     spent_ns = [_length_ns(stretches) for stretches in causes]
-    each_us = [spent / 1000 for spent in spent_ns]
-    copies_us = _length_ns(idle.launch[idle.between_copies]) / 1000
-    spans = _host_spans(columns, idle)
-    return m.DeviceIdle(sum(spent_ns) / 1000, *each_us, idle.gaps, spans, copies_us)
+    host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
+    return m.DeviceIdle(
+        sum(spent_ns) / 1000,
+        host_us,
+        launch_us,
+        unknown_us,
+        edges_us,
+        idle.gaps,
+        _host_spans(columns, idle),
+        copy_launch_us=_length_ns(idle.launch[idle.between_copies]) / 1000,
+    )
 
 
 def _length_ns(stretches: Intervals) -> int:

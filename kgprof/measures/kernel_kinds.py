@@ -149,19 +149,15 @@ SCHEDULES = {
 # Frames that torch.compile and autograd put around the operators: their self time is what the
 # framework costs.
 FRAMEWORK_PREFIXES = (
-    *(
-        "TorchDynamo Cache Lookup",
-        "Torch-Compiled Region",
-        "Pregraph bytecode",
-        "AOTDispatcher",
-        "CompiledFunction",
-    ),
-    *(
-        "## Call CompiledFxGraph",
-        "inductor_wrapper_call",
-        "autograd::engine::",
-        "torch::autograd::",
-    ),
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "Pregraph bytecode",
+    "AOTDispatcher",
+    "CompiledFunction",
+    "## Call CompiledFxGraph",
+    "inductor_wrapper_call",
+    "autograd::engine::",
+    "torch::autograd::",
     "PythonDispatchMode",
 )
 # Compilation inside the traced steps, as dynamo_timed records it.
@@ -397,8 +393,7 @@ def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.Kernel
     if schedule is K.REDUCTION:
         # A product may be generated too, as a sum of products: where nothing else in the kernel
         # reduces, it is that.
-        products = {op: kind for op, kind in computed.items() if kind is K.GEMM}
-        deciding = reducing or products
+        deciding = reducing or {op: K.GEMM for op, kind in computed.items() if kind is K.GEMM}
     kinds = set(deciding.values())
     if schedule is K.SORT or len(kinds) != 1 or kinds == {schedule}:
         return schedule, said

@@ -157,9 +157,11 @@ class _Parts:
 
     def last(self, value: Callable[[m.CellTimes], Number | m.Skipped]) -> Number | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
-        every: list[Number | m.Skipped] = [NO_START, *map(value, self.found.measured())]
+        every = [value(each) for each in self.found.measured()]
         known = [each for each in every if not isinstance(each, m.Skipped)]
-        return (known or every)[-1]
+        if known:
+            return known[-1]
+        return m.first_skipped(*reversed(every), NO_START)
 
 
 def _worth_of(

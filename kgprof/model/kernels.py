@@ -525,7 +525,7 @@ class Holistic(Tagged):
     ranks: tuple[HolisticRank, ...]
 
 
-class HolisticFigure(Model):
+class HolisticFigure(Model, kw_only=False):
     """One figure of a trace, ours and HTA's."""
 
     name: str
