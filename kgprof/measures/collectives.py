@@ -61,7 +61,7 @@ def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     np.minimum.at(first, label, np.arange(len(label)))
     found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
     return tuple(
-        m.SpanTotal(span=labels[one], count=int(counts[one]), total_us=int(totals_ns[one]) / 1000)
+        m.SpanTotal(labels[one], int(counts[one]), int(totals_ns[one]) / 1000)
         for one in (*found, len(labels) - 1)
     )
 
@@ -288,9 +288,9 @@ def _row(
     middle = np.median(waits, axis=0).tolist()
     by_member = dict(zip(members, middle, strict=True))
     return m.CollectiveWait(
-        name=name,
-        place=place + 1,
-        steps=len(waits),
+        name,
+        place + 1,
+        len(waits),
         last_rank=numbers[members[int(last.argmax())]],
         last_in=int(last.max()),
         apart_us=float(np.median(waits.max(axis=1))),

@@ -26,17 +26,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures import kernels
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
-from kgprof.reading.launches import DEVICE_CATEGORIES, Indices, Mask, threads_of
+from kgprof.reading.launches import (
+    DEVICE_CATEGORIES,
+    LAUNCH_CATEGORIES,
+    Indices,
+    Mask,
+    threads_of,
+)
 from kgprof.reading.timeline import (
     STEP_PREFIX,
     Intervals,
+    Numbers,
     Window,
     intervals_of,
     step_events,
@@ -46,14 +52,13 @@ from kgprof.reading.timeline import (
 from kgprof.wording import plural
 
 # python_function: of a trace that was recorded with_stack.
-HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
+HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES, "python_function")
 # longer numbers are no lines
 _PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")
 _NEVER = 2**63 - 1
-Numbers = npt.NDArray[np.int64]
 
 
-class Frame(m.Model, kw_only=False):
+class Frame(m.Model, kw_only=False, omit_defaults=True):
     """``file`` and ``line`` (from 1) of a Python function in a trace with stacks; of anything else
     there is none."""
 
@@ -205,7 +210,6 @@ _PYTHON_KINDS = {
     "torch": re.compile(r"(^|/)(torch|triton|functorch)/"),
 }
 _LOOP = ("_run", "kgprof/record/torch_profiler.py")
-_CALLS = ("cuda_runtime", "cuda_driver")
 
 Key = tuple[str, str, int, str]  # name, file, line, kind
 
@@ -239,7 +243,8 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         tree.add_step(window, intervals[inside], named[inside])
     if not any(node.self_ns for node in tree.nodes):
         return m.Skipped("its steps have no duration")
-    graph = _graph(tree, measured_in, len(taken), _elsewhere_ns(columns, thread, taken))
+    elsewhere_ns = _elsewhere_ns(columns, thread, taken)
+    graph = _graph(tree, measured_in, len(taken), elsewhere_ns)
     if len(taken) == len(windows):
         return graph
     note = f"the first {len(taken):,} of {plural(len(windows), per)}"
@@ -251,17 +256,13 @@ def _windows(columns: Columns) -> tuple[int, Sequence[Window], str]:
     with most Python."""
     marks = step_events(columns)
     if len(marks):
-        thread = _most_of(columns, marks)
+        thread = int(np.bincount(columns.thread[marks]).argmax())
         steps = intervals_of(columns, marks[columns.thread[marks] == thread])
         return thread, [*map(window_of, steps)], "step"
-    thread = _most_of(columns, columns.of_category(PYTHON))
+    python = columns.of_category(PYTHON)
+    thread = int(np.bincount(columns.thread[python]).argmax())
     host = columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread)
     return thread, [window_of(intervals_of(columns, host))], "window"
-
-
-def _most_of(columns: Columns, events: Indices | Mask) -> int:
-    """The thread that most of them are on."""
-    return int(np.bincount(columns.thread[events]).argmax())
 
 
 def _within_most(windows: Sequence[Window], intervals: Intervals) -> Sequence[Window]:
@@ -299,7 +300,7 @@ def _key(category: str, name: str) -> Key:
     if category == PYTHON:
         return _python_key(name)
     kind = "operator"
-    if category in _CALLS:
+    if category in LAUNCH_CATEGORIES:
         kind = "call"
     elif name.startswith(_REGIONS):
         kind = "region"
@@ -372,16 +373,18 @@ class _Tree:
             key = self.keys[number]
             node = above.children.get(key)
             if node is None:
-                node = above.children[key] = _Node(key)
+                node = _Node(key)
+                above.children[key] = node
                 self.nodes.append(node)
             outer.append((above, open_until, is_dispatched))
             # Kineto rounds, and mixes clocks: one that goes on beyond what it began in is cut
             # there.
             open_until = min(end, open_until)
             is_dispatched = number in self.dispatched
+            lasted_ns = open_until - start
             node.calls += 1
-            node.self_ns += open_until - start
-            above.self_ns -= open_until - start
+            node.self_ns += lasted_ns
+            above.self_ns -= lasted_ns
             above = node
 
     def add_up(self) -> None:

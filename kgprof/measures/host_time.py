@@ -8,7 +8,6 @@ something of its own: read the parts against each other, not as times.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import kernel_kinds
@@ -17,7 +16,7 @@ from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launched, Mask
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Numbers
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
 GUARDS, PROLOGUE, WRAPPER = (
@@ -59,8 +58,6 @@ PREFIXES = (
     ),
     (AUTOGRAD, ("autograd::engine::", "torch::autograd::")),
 )
-
-Numbers = npt.NDArray[np.int64]
 
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
@@ -222,9 +219,10 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
     stepped = columns.start_ns[
         columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")
     ]
-    order = np.argsort(np.concatenate([forward, backward]), kind="stable")
+    at_ns = np.concatenate([forward, backward])
+    order = np.argsort(at_ns, kind="stable")
     is_backward = order >= len(forward)
-    at_ns = np.concatenate([forward, backward])[order]
+    at_ns = at_ns[order]
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
     passes = []
     for start, end in steps.tolist():
@@ -240,7 +238,7 @@ def _device_ns(
     """By the span that the launching call stood in. Copies to the GPU are data wherever they are
     launched."""
     durations = columns.duration_ns[work.events]
-    left: npt.NDArray[np.bool_] = np.ones(len(work.events), np.bool_)
+    left: Mask = np.ones(len(work.events), np.bool_)
     found = {}
     for phase in ORDER[:-1]:
         here = launches.innermost(columns, spans[phase], work.calls) != NOBODY

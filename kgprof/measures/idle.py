@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kgprof import model as m
+from kgprof.measures.host_stacks import HOST_CATEGORIES
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
-HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 _OPERATOR = "aten::"
@@ -82,7 +82,7 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     causes."""
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
-    spent_ns = [_length_ns(stretches) for stretches in causes]
+    spent_ns = [length_ns_of(stretches) for stretches in causes]
     host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
     return m.DeviceIdle(
         sum(spent_ns) / 1000,
@@ -92,11 +92,11 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
         edges_us,
         idle.gaps,
         _host_spans(columns, idle),
-        copy_launch_us=_length_ns(idle.launch[idle.between_copies]) / 1000,
+        copy_launch_us=length_ns_of(idle.launch[idle.between_copies]) / 1000,
     )
 
 
-def _length_ns(stretches: Intervals) -> int:
+def length_ns_of(stretches: Intervals) -> int:
     return int((stretches[:, 1] - stretches[:, 0]).sum())
 
 

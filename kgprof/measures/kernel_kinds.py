@@ -55,7 +55,7 @@ _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
 
-class GeneratedName(m.Model):
+class GeneratedName(m.Model, kw_only=False):
     generator: str  # "triton" or "cpp"
     category: str  # "poi", "red", "per", "tem" ...; empty for C++
     ops: tuple[str, ...]
@@ -66,11 +66,8 @@ def parse(name: str) -> GeneratedName | None:
     found = _GENERATED.fullmatch(name)
     if found is None:
         return None
-    return GeneratedName(
-        generator=found["generator"],
-        category=found["category"] or "",
-        ops=split_operators(found["ops"] or ""),
-    )
+    operators = split_operators(found["ops"] or "")
+    return GeneratedName(found["generator"], found["category"] or "", operators)
 
 
 def plain_name(name: str) -> str:

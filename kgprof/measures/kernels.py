@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -30,7 +29,7 @@ from kgprof.measures.step_timeline import step_timeline
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
-from kgprof.reading.timeline import Intervals, Window
+from kgprof.reading.timeline import Intervals, Numbers, Window
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of
 # kernels.
@@ -46,7 +45,6 @@ NO_LINES = "no source lines were recorded for kernels"
 NOT_COMPILED = m.Skipped("no data on compiled kernels was recorded")
 NOT_MEASURED = m.Skipped("no peak rates were measured")
 
-Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 

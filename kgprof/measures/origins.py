@@ -175,7 +175,7 @@ class Origins:
                 if graph == _EAGER and len(known) == 1 and operator not in self._by_python:
                     known = known * len(calls)  # always from the same lines, however often
                 if len(known) == len(calls):
-                    in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
+                    in_order = sorted(calls, key=columns.start_ns.__getitem__)
                     found.update(
                         (call, replace(one, call=call))
                         for call, one in zip(in_order, known, strict=True)
@@ -200,14 +200,16 @@ def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
     casts = np.flatnonzero(casting & columns.of_category("cpu_op"))
     outer = launches.innermost(columns, wanted & ~casting, casts)
     inside: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index in sorted(np.flatnonzero(wanted).tolist(), key=lambda i: int(columns.start_ns[i])):
+    in_order = np.flatnonzero(wanted)
+    in_order = in_order[np.argsort(columns.start_ns[in_order], kind="stable")]
+    for index in in_order.tolist():
         inside[int(columns.thread[index]), int(columns.name[index])].append(index)
     entered = []
     for cast, around in zip(casts.tolist(), outer.tolist(), strict=True):
         if around == NOBODY:
             continue
         alike = inside[int(columns.thread[around]), int(columns.name[around])]
-        after = bisect_left(alike, columns.end_ns[cast], key=lambda i: columns.start_ns[i])
+        after = bisect_left(alike, columns.end_ns[cast], key=columns.start_ns.__getitem__)
         if after < len(alike) and columns.end_ns[alike[after]] <= columns.end_ns[around]:
             entered.append(around)
     return entered

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import kernel_kinds
@@ -21,7 +20,7 @@ from kgprof.measures.origins import Known
 from kgprof.reading import launches
 from kgprof.reading.kineto import NONE, Columns, LaunchShape
 from kgprof.reading.launches import Launched
-from kgprof.reading.timeline import NOBODY
+from kgprof.reading.timeline import NOBODY, Numbers
 
 # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor
 # operations
@@ -70,7 +69,7 @@ class _Alike(m.Model, kw_only=False):
     category: str
     shape: LaunchShape
     amount: _Amount
-    durations_ns: npt.NDArray[np.int64]
+    durations_ns: Numbers
 
 
 def roofline(

@@ -20,7 +20,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
-from kgprof.measures.idle import idle_stretches
+from kgprof.measures.idle import idle_stretches, length_ns_of
 from kgprof.measures.kernel_kinds import Kinds
 from kgprof.reading import timeline
 from kgprof.reading.evidence import RunEvidence
@@ -70,7 +70,7 @@ class _Events:
 
     @property
     def busy_ns(self) -> int:
-        return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
+        return length_ns_of(self.intervals)
 
 
 def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:

@@ -150,14 +150,14 @@ def throughput(time_a_unit: m.Time, unit: m.WorkUnit) -> m.Time:
     if time.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
-        median=1000 / time.median,
-        p10=1000 / time.p90,
-        p90=1000 / time.p10,
-        minimum=1000 / time.maximum,
-        maximum=1000 / time.minimum,
-        samples=time.samples,
-        unit=unit.rate,
-        measured_in=time.measured_in,
+        1000 / time.median,
+        1000 / time.p90,
+        1000 / time.p10,
+        1000 / time.maximum,
+        1000 / time.minimum,
+        time.samples,
+        unit.rate,
+        time.measured_in,
     )
 
 
@@ -313,7 +313,7 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 Timed = tuple[m.RunReport, m.Spread]
 
 
-class Ranked(m.Model):
+class Ranked(m.Model, kw_only=False):
     """The runs by the time that ranks them, the fastest first, and what the judge says of each
     other one against it."""
 
@@ -359,7 +359,7 @@ def _in_order(found: Sequence[Timed], unit: Unit) -> Ranked:
     )
     (first, _), *others = runs
     answers = tuple(held(first, run, unit) for run, _ in others)
-    return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
+    return Ranked(unit, len(rounds) == len(found), tuple(runs), answers)
 
 
 def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:

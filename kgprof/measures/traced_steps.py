@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -224,7 +223,7 @@ def _is_in_all(name: int, number: int, counts: Sequence[Counter[int]]) -> bool:
     return all(each[name] == number for each in counts)
 
 
-def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.NDArray[np.int64]:
+def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> timeline.Intervals:
     """The part of every one of ``others`` that each of the disjoint, ordered intervals holds; shape
     [k, 2]."""
     if not len(disjoint) or not len(others):

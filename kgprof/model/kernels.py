@@ -316,7 +316,7 @@ class DeviceIdle(Tagged, kw_only=False):
     copy_launch_us: float = 0.0
 
 
-class SpanTotal(Model):
+class SpanTotal(Model, kw_only=False):
     """Device time that was launched inside a span of the host's."""
 
     span: str
@@ -576,7 +576,7 @@ class RankLoad(Model):
     copies_us: float = 0.0  # of ``compute_us``, covered by copies alone
 
 
-class CollectiveWait(Model):
+class CollectiveWait(Model, kw_only=False):
     """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait
     after the first."""
 
