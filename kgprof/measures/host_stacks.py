@@ -30,6 +30,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures import kernels
+from kgprof.measures.idle import HOST_CATEGORIES
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import (
@@ -51,8 +52,6 @@ from kgprof.reading.timeline import (
 )
 from kgprof.wording import plural
 
-# python_function: of a trace that was recorded with_stack.
-HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES, "python_function")
 # longer numbers are no lines
 _PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")
 _NEVER = 2**63 - 1

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from kgprof import model as m
-from kgprof.measures.host_stacks import HOST_CATEGORIES
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
+# python_function: of a trace that was recorded with_stack.
+HOST_CATEGORIES = ("cpu_op", "user_annotation", *launches.LAUNCH_CATEGORIES, "python_function")
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 _OPERATOR = "aten::"
