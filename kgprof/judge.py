@@ -84,7 +84,7 @@ class InTurn(NamedTuple):
         return max((look for look in looks(self.planned) if look <= self.made), default=0)
 
 
-class Samples(m.Model):
+class Samples(m.Model, kw_only=False):
     """What was measured of one program, in any unit of time.
 
     Of one process its median, and its range: eight of ten of its steps, or all of its whole
@@ -162,10 +162,11 @@ def judge(
     an interval only: neither one process each nor the order of the rounds says by how much a side
     is slower.
     """
-    if in_turn is not None:
-        measured = paired(pairs(first, second, in_turn), in_turn) if in_turn.look else None
-    else:
+    measured = None
+    if in_turn is None:
         measured = welch(first.rounds.values(), second.rounds.values())
+    elif in_turn.look:
+        measured = paired(pairs(first, second, in_turn), in_turn)
     if measured is not None:
         ranked = limit is None and in_turn is None
         if ranked and _rounds_apart(first.rounds.values(), second.rounds.values()):
@@ -280,18 +281,27 @@ def t_quantile(degrees: int, alpha: float = ALPHA) -> float:
     def within(angle: float) -> float:
         cosine = math.cos(angle)
         odd = degrees % 2
-        first = cosine if odd else 1.0
-        term = total = first if degrees > 1 else 0.0
-        for power in range(3 if odd else 2, degrees - 1, 2):
+        term = 1.0
+        if odd:
+            term = cosine
+        if degrees == 1:
+            term = 0.0
+        total = term
+        for power in range(2 + odd, degrees - 1, 2):
             term *= cosine * cosine * (power - 1) / power
             total += term
-        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+        if odd:
+            return 2 / math.pi * (angle + math.sin(angle) * total)
+        return math.sin(angle) * total
 
     low = 0.0
     high = math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if within(middle) < 1 - alpha else (low, middle)
+        if within(middle) < 1 - alpha:
+            low = middle
+        else:
+            high = middle
     return math.sqrt(degrees) * math.tan(low)
 
 

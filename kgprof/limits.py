@@ -116,16 +116,16 @@ def words(run: m.RunReport, *, says_step: bool = False) -> str:
 
     ``says_step``: the sentence before it says what a step takes.
     """
-    if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
-        return f"limited by {whole_words(run.whole)}"
+    if is_of_the_whole(run):
+        return f"limited by {whole_words(m.known(run.whole))}"
     return step_words(run, says_step=says_step)
 
 
 @m.otherwise(())
 def places(run: m.RunReport) -> Sequence[m.Location | None]:
     """The lines that ``words`` names."""
-    if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
-        return [each.location for each in run.whole.once if _has_place(each)]
+    if is_of_the_whole(run):
+        return [each.location for each in m.known(run.whole).once if _has_place(each)]
     leading = m.known(run.limits).leading
     if leading is None or leading.name:
         return ()
@@ -180,7 +180,7 @@ def busy_words(run: m.RunReport) -> str:
     """Say how much of the step the GPU works; empty where that was not measured."""
     found = m.known(run.limits)
     of = f"{100 * found.busy_us / found.step_us:.0f} % of the"
-    if isinstance(run.step, m.Skipped):
+    if not isinstance(run.step, m.Spread):
         return f"the GPU works {of} traced step"
     if found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
@@ -237,7 +237,7 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
     """Name what the shares are of: no other time than the one that the report ranks by, unless it
     says which."""
     ms = f"{figure(found.step_us / 1e3)} ms"
-    if isinstance(run.step, m.Skipped):
+    if not isinstance(run.step, m.Spread):
         return f"the traced step ({ms} under torch.profiler)"
     if found.step_us > run.step.median:
         return f"{ms} of GPU work per step"

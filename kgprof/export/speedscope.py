@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-class _Frame(msgspec.Struct, omit_defaults=True):
-    name: str
-    file: str = ""
-    line: int | None = None
-
-
 class _Event(msgspec.Struct, gc=False):
     type: str  # "O" opens, "C" closes
     at: int
@@ -68,9 +62,7 @@ def speedscope(nesting: Nesting, *, name: str) -> bytes:
     ]
     document = {
         "$schema": SCHEMA,
-        "shared": {
-            "frames": [_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]
-        },
+        "shared": {"frames": nesting.frames},
         "profiles": profiles,
         "name": name,
         "activeProfileIndex": 0,

@@ -61,7 +61,7 @@ def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     np.minimum.at(first, label, np.arange(len(label)))
     found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
     return tuple(
-        m.SpanTotal(span=labels[one], count=int(counts[one]), total_us=int(totals_ns[one]) / 1000)
+        m.SpanTotal(labels[one], int(counts[one]), int(totals_ns[one]) / 1000)
         for one in (*found, len(labels) - 1)
     )
 
@@ -135,7 +135,7 @@ class Call(NamedTuple):
 Steps = Mapping[int, Sequence[Call]]  # by the step's number, in the order of their issue
 
 
-class Group(m.Model):
+class Group(m.Model, kw_only=False):
     """The ranks of one process group, in the steps in which all of them issued the same of its
     collectives, in the same order."""
 
@@ -203,8 +203,10 @@ def _call(columns: Columns, event: int) -> Call | None:
 def _has_smaller_groups(run: RunEvidence) -> bool:
     """Whether the job has process groups of several, but not of all ranks."""
     job = run.trace_head.get("distributedInfo")
-    groups = job.get("pg_config") if isinstance(job, dict) else None
-    if not isinstance(job, dict) or not isinstance(groups, list):
+    if not isinstance(job, dict):
+        return False
+    groups = job.get("pg_config")
+    if not isinstance(groups, list):
         return False
     sizes = [group.get("pg_size") for group in groups if isinstance(group, dict)]
     return any(size not in (None, 1, job.get("world_size")) for size in sizes)
@@ -258,7 +260,7 @@ def _group(
         _row(place, called, np.stack(waits), members, numbers)
         for (place, called), waits in by_call.items()
     ]
-    return Group(members=members, waits_us=waits_us), rows
+    return Group(members, waits_us), rows
 
 
 def _issued(steps: Steps, group: str) -> dict[int, list[Call]]:
@@ -286,9 +288,9 @@ def _row(
     middle = np.median(waits, axis=0).tolist()
     by_member = dict(zip(members, middle, strict=True))
     return m.CollectiveWait(
-        name=name,
-        place=place + 1,
-        steps=len(waits),
+        name,
+        place + 1,
+        len(waits),
         last_rank=numbers[members[int(last.argmax())]],
         last_in=int(last.max()),
         apart_us=float(np.median(waits.max(axis=1))),

@@ -90,7 +90,9 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     eager = _eager(evidence)
     times = _times(run, eager)
     why = next(_not_compared(evidence, eager, times), "")
-    verdict = m.Payoff.NOT_OBSERVED if why else times.verdict
+    verdict = times.verdict
+    if why:
+        verdict = m.Payoff.NOT_OBSERVED
     cold_s = _took_s(compiled)
     cold: m.BreakEven | m.Skipped = m.Skipped(why or times.doubt)
     if verdict not in UNKNOWN:
@@ -114,7 +116,9 @@ def _took_s(compiled: m.CompilePass) -> m.Figure:
     """As torch timed it: of compilations inside of one another it gives the outermost alone."""
     took = [each.duration_s for each in compiled.compilations]
     known = [seconds for seconds in took if isinstance(seconds, float)]
-    return sum(known) if known else m.Skipped("torch gave no duration of its compilations")
+    if not known:
+        return m.Skipped("torch gave no duration of its compilations")
+    return sum(known)
 
 
 @m.skippable
@@ -124,9 +128,10 @@ def _eager(evidence: RunEvidence) -> m.RunRecord | m.Skipped:
     key = m.RunKey(run.key.strategy, m.EAGER)
     if run.script is None:
         found = evidence.whole.run(key)
+        if found:
+            return found.record
         both = f"--mode {run.key.mode} --mode {m.EAGER}"
-        without = f"this strategy was not run in mode eager; {both} runs it in both"
-        return found.record if found else m.Skipped(without)
+        return m.Skipped(f"this strategy was not run in mode eager; {both} runs it in both")
     eager = m.known(run.eager_timing)
     if m.known(run.timing).step != eager.step:
         return OTHER_STEPS
@@ -146,7 +151,7 @@ def _not_compared(
         yield eager.reason
         return
     for time in (times.compiled, times.eager):
-        if isinstance(time, m.Skipped):
+        if not isinstance(time, m.Spread):
             yield time.reason
     # Where eager's differ from the baseline's as well, that is another program's result and says
     # nothing of compiling.
@@ -159,10 +164,9 @@ def _not_compared(
         yield COMPILED_WHILE_TIMED
 
 
+@m.otherwise(False)
 def _differs(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> bool:
-    if isinstance(agreement, m.Skipped):
-        return False
-    judged = dict(agreement.runs).get(key)
+    judged = dict(m.known(agreement).runs).get(key)
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
@@ -170,9 +174,11 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     """Say what the steps after warm-up do besides running compiled code, as far as calls were
     counted; TIMING leaves out those of a script in which torch compiles."""
     trace = evidence.compiler
-    counted = m.Skipped("") if trace is None else trace.all.compiled_calls
     steps = {*range(compiled.steady_from, compiled.made)} - _compiling(evidence, compiled)
-    if isinstance(counted, m.Skipped) or not steps:
+    if trace is None or not steps:
+        return
+    counted = trace.all.compiled_calls
+    if isinstance(counted, m.Skipped):
         return
     after = f"{plural(len(steps), 'step')} after warm-up without a compilation"
     if asking := steps.intersection(counted.asked):
@@ -196,11 +202,13 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
 
 def _compiling(evidence: RunEvidence, compiled: m.CompilePass) -> set[int]:
     """The calls, or steps of a script, in which torch compiled."""
-    made = () if evidence.compiler is None else evidence.compiler.compiled
-    return {*compiled.compiled_in, *(each.call for each in made)}
+    calls = {*compiled.compiled_in}
+    if evidence.compiler is not None:
+        calls |= {each.call for each in evidence.compiler.compiled}
+    return calls
 
 
-class _Times(m.Model):
+class _Times(m.Model, kw_only=False):
     compiled: m.Time
     eager: m.Time
     unit: Unit = PER_STEP
@@ -214,7 +222,9 @@ class _Times(m.Model):
 
     @property
     def to_us(self) -> float:
-        return 1.0 if self.unit is PER_STEP else 1000.0
+        if self.unit is PER_STEP:
+            return 1.0
+        return 1000.0
 
     @property
     @m.skippable
@@ -233,27 +243,22 @@ def _times(run: m.RunRecord, eager: m.RunRecord | m.Skipped) -> _Times:
     """Of units of work where both runs finished theirs; over rounds where both have them."""
     mine = RunTimes.of(run)
     if isinstance(eager, m.Skipped):
-        return _Times(compiled=mine.step, eager=eager)
+        return _Times(mine.step, eager)
     theirs = RunTimes.of(eager)
-    counted = isinstance(run.evaluation, m.Evaluation) and isinstance(
-        eager.evaluation, m.Evaluation
-    )
-    for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
+    units = [PER_STEP]
+    if isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation):
+        units.insert(0, per_unit(run.unit))
+    for unit in units:
         both = of_both(mine, theirs, unit)
-        answer = held(mine, theirs, unit)
         if isinstance(both, m.Skipped):
             continue
-        in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
-        rounds = min(time.samples for time in both) if in_rounds else 1
-        return _Times(
-            compiled=both[0],
-            eager=both[1],
-            unit=unit,
-            rounds=rounds,
-            answer=answer,
-            doubt=why_not(answer, mine, theirs, unit),
-        )
-    return _Times(compiled=mine.step, eager=theirs.step)
+        rounds = 1
+        if both == (over_rounds(mine, unit), over_rounds(theirs, unit)):
+            rounds = min(time.samples for time in both)
+        answer = held(mine, theirs, unit)
+        doubt = why_not(answer, mine, theirs, unit)
+        return _Times(*both, unit, rounds, answer, doubt)
+    return _Times(mine.step, theirs.step)
 
 
 @m.skippable
@@ -281,11 +286,12 @@ def _break_even(
         steps_each = 1 / run.unit.per_step
     else:
         uncounted = m.Skipped(f"the workload counts no {run.unit.plural}")
-        return m.BreakEven(steps=many, units=uncounted, after_s=after_s)
+        return m.BreakEven(many, uncounted, after_s)
     if times.unit is not PER_STEP:
-        return m.BreakEven(steps=many * steps_each, units=many, after_s=after_s)
-    work = many / steps_each if steps_each else m.Skipped("its evaluation counts no step")
-    return m.BreakEven(steps=many, units=work, after_s=after_s)
+        return m.BreakEven(many * steps_each, many, after_s)
+    if not steps_each:
+        return m.BreakEven(many, m.Skipped("its evaluation counts no step"), after_s)
+    return m.BreakEven(many, many / steps_each, after_s)
 
 
 def _text(
@@ -297,7 +303,7 @@ def _text(
 ) -> str:
     """Say how the times compare, and what compiling took."""
     compared = COMPARED[verdict]
-    if verdict in UNKNOWN and isinstance(cold, m.Skipped):
+    if verdict in UNKNOWN and not isinstance(cold, m.BreakEven):
         compared += cold.reason
     else:
         compared += _figures(times, run)
@@ -318,8 +324,10 @@ def _figures(times: _Times, run: m.RunRecord) -> str:
     if times.rounds > 1:
         samples = f"medians of {times.rounds} rounds"
     scale = times.unit.name.partition("/")[0]
+    wrapped = ""
     # under set_stance("force_eager") 4 to 15 us for each call of a compiled function (torch 2.13)
-    wrapped = " with torch's wrapper" if run.key.mode == m.AS_IS else ""
+    if run.key.mode == m.AS_IS:
+        wrapped = " with torch's wrapper"
     return (
         f"{times.unit.bare(compiled.median)} {scale} per {times.per}, "
         f"{times.unit.bare(eager.median)} {scale} in mode eager{wrapped} (TIMING, {samples})"
@@ -341,17 +349,16 @@ class Noise(NamedTuple):
         """Of several kinds, each about its own mean, without those that are OUTLYING; None if none
         has two samples."""
         logs = sorted((np.log(samples) for samples in kinds if len(samples) > 1), key=np.var)
-        while (
-            len(logs) > 2
-            and np.std(logs[-1]) > OUTLYING * np.mean([np.var(each) for each in logs[:-1]]) ** 0.5
-        ):
+        while len(logs) > 2:
+            others = np.mean([np.var(each) for each in logs[:-1]]) ** 0.5
+            if np.std(logs[-1]) <= OUTLYING * others:
+                break
             logs.pop()
         freedom = sum(len(each) - 1 for each in logs)
-        return (
-            cls(sum(float(np.var(each)) * len(each) for each in logs) / freedom, freedom)
-            if freedom
-            else None
-        )
+        if not freedom:
+            return None
+        summed = sum(float(np.var(each)) * len(each) for each in logs)
+        return cls(summed / freedom, freedom)
 
 
 class Sample(NamedTuple):
@@ -380,40 +387,59 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, Estimated]:
     random = np.random.default_rng(SEED)
     sides = list[tuple[Floats, Floats]]()
     for each in (cell, other):
-        if each.start_noise is None or each.step_noise is None or not each.first_s:
-            return dict.fromkeys(PREDICTED, ONE_START if each.first_s else NO_START)
+        if not each.first_s:
+            return dict.fromkeys(PREDICTED, NO_START)
+        if each.start_noise is None or each.step_noise is None:
+            return dict.fromkeys(PREDICTED, ONE_START)
         step_us = _drawn(each.step_us, each.step_noise, random)
-        sides.append(
-            (_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us)
-        )
-    paid_s = sides[0][0] - sides[1][0]
-    saved_s = (sides[1][1] - sides[0][1]) / 1e6
-    lost, free = (float((each[1:] <= 0).mean()) for each in (saved_s, paid_s))
-    even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
-    rate = steps * saved_s / np.where(paid_s > 0, paid_s, np.inf) - 1
-    unpaid = NOT_KNOWN if saved_s[0] > 0 else NEVER
+        first_s = _drawn(each.first_s, each.start_noise, random)
+        sides.append((first_s - each.calls * step_us / 1e6, step_us))
+    (first_s, step_us), (others_s, others_us) = sides
+    paid_s = first_s - others_s
+    saved_s = (others_us - step_us) / 1e6
     return {
-        "break_even": _middle(np.nan_to_num(even, nan=np.inf), "steps") if lost < TAIL else unpaid,
+        "break_even": _break_evens(paid_s, saved_s),
         "of_100": _middle(100 * saved_s - paid_s, "s"),
-        "returns": _middle(rate, "times") if free < TAIL else NOTHING_PAID,
+        "returns": _returns(paid_s, steps * saved_s),
     }
+
+
+def _break_evens(paid_s: Floats, saved_s: Floats) -> Estimated:
+    """``saved_s``: by each step."""
+    if _share_of_none(saved_s) < TAIL:
+        even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
+        return _middle(np.nan_to_num(even, nan=np.inf), "steps")
+    if saved_s[0] > 0:
+        return NOT_KNOWN
+    return NEVER
+
+
+def _returns(paid_s: Floats, saved_s: Floats) -> Estimated:
+    if _share_of_none(paid_s) >= TAIL:
+        return NOTHING_PAID
+    rate = saved_s / np.where(paid_s > 0, paid_s, np.inf) - 1
+    return _middle(rate, "times")
+
+
+def _share_of_none(drawn: Floats) -> float:
+    """How many of the draws are zero or less."""
+    return float((drawn[1:] <= 0).mean())
 
 
 def _drawn(samples: Sequence[float], noise: Noise, random: np.random.Generator) -> Floats:
     """The median sample, then DRAWS that a new process may take."""
-    variance = max(noise.variance, own.variance if (own := Noise.pooled([samples])) else 0.0)
-    apart = np.sqrt(variance * (1 + 1 / len(samples))) * random.standard_t(noise.freedom, DRAWS)
-    return np.concatenate(
-        ([median(samples)], np.exp(np.mean(np.log(samples)) + np.clip(apart, -300, 300)))
-    )
+    variance = noise.variance
+    if own := Noise.pooled([samples]):
+        variance = max(variance, own.variance)
+    deviation = np.sqrt(variance * (1 + 1 / len(samples)))
+    apart = np.clip(deviation * random.standard_t(noise.freedom, DRAWS), -300, 300)
+    return np.concatenate(([median(samples)], np.exp(np.mean(np.log(samples)) + apart)))
 
 
 def _middle(values: Floats, unit: str) -> m.Estimate:
     low, high = np.quantile(values[1:], (TAIL, 1 - TAIL), method="nearest")
     value = float(values[0])
-    return m.Estimate(
-        value=value, low=min(float(low), value), high=max(float(high), value), unit=unit
-    )
+    return m.Estimate(value, min(float(low), value), max(float(high), value), unit)
 
 
 @m.skippable
@@ -423,10 +449,10 @@ def total(start: Estimated, step: Estimated, steps: int) -> Estimated:
     us = m.known(step)
     first_s = m.known(start)
     return m.Estimate(
-        value=first_s.value + steps * us.value / 1e6,
-        low=first_s.low + steps * us.low / 1e6,
-        high=first_s.high + steps * us.high / 1e6,
-        unit="s",
+        first_s.value + steps * us.value / 1e6,
+        first_s.low + steps * us.low / 1e6,
+        first_s.high + steps * us.high / 1e6,
+        "s",
     )
 
 

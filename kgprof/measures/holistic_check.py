@@ -5,7 +5,6 @@ Its causes of idle time are of each stream by itself and ours are of the whole d
 (kgprof.measures.idle), so they are computed here a second time as HTA defines them.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -17,6 +16,7 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Indices, Launched
 from kgprof.reading.timeline import NOBODY
+from kgprof.wording import clause
 
 TOLERANCE_PERCENT = 0.5
 KERNELS_SHOWN = 12  # of those that differ by more
@@ -35,7 +35,7 @@ QUEUED_BY = (
     "cudaMemsetAsync",
 )
 OURS_IS_0 = m.Skipped("ours is 0")  # no percentage says how far off it is
-NO_SIZES = "kgprof does not read the sizes of copies"
+NO_SIZES = m.Skipped("kgprof does not read the sizes of copies")
 
 _IDLE = {
     HOST_WAIT: "gaps whose next work was launched after the previous work had ended",
@@ -96,17 +96,16 @@ def _figures(
             return m.Skipped(f"{call} was not called")
         if made.outcome == "ok":
             return m.Skipped(f"{call} does not hold it")
-        return m.Skipped(f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
+        return m.Skipped(f"{call}: {made.outcome}{clause(': ', made.reason)}")
 
     def union_us(which: launches.Mask) -> float:
-        return (
-            timeline.union_ns(timeline.intervals_of(columns, which & columns.of_category("kernel")))
-            / 1000
-        )
+        kernels = timeline.intervals_of(columns, which & columns.of_category("kernel"))
+        return timeline.union_ns(kernels) / 1000
 
-    kernels = given(
-        "get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None
-    )
+    kernels_us = None
+    if rank.kernels:
+        kernels_us = sum(rank.kernels.values())
+    kernels = given("get_gpu_kernel_breakdown", kernels_us)
     yield figure("kernels, copies and fills", US, ours.total_us, kernels, "sum of their durations")
     busy = _less(rank.window_us, rank.idle_us)
     yield figure("GPU busy", US, ours.busy_us, busy, "at least one of them is running")
@@ -118,11 +117,13 @@ def _figures(
     without = "at least one non-communication kernel is running; HTA skips names containing Sync"
     yield figure("GPU computing", US, computing, rank.compute_us, without)
 
-    causes: dict[str, float] = defaultdict(float)
+    causes: dict[str, float] = {}
+    if rank.idle_causes:
+        causes = dict.fromkeys(_IDLE, 0.0)
     for of_stream in rank.idle_causes:
-        causes[of_stream.cause] += of_stream.total_us
+        causes[of_stream.cause] = causes.get(of_stream.cause, 0.0) + of_stream.total_us
     for cause, us in idle_causes_us(columns, work).items():
-        theirs_us = given("get_idle_time_breakdown", causes[cause] if rank.idle_causes else None)
+        theirs_us = given("get_idle_time_breakdown", causes.get(cause))
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
     queued = columns.called(*QUEUED_BY)[work.calls]
@@ -141,13 +142,7 @@ def _figures(
         share = 100 * (alone + computing - both) / alone
         yield figure("communication overlapped", PERCENT, share, rank.overlap_percent, note)
     for copy, mean in rank.bandwidth_gb_per_s.items():
-        yield figure(
-            f"bandwidth, {copy}",
-            BANDWIDTH,
-            m.Skipped(NO_SIZES),
-            mean,
-            "mean over the copies",
-        )
+        yield figure(f"bandwidth, {copy}", BANDWIDTH, NO_SIZES, mean, "mean over the copies")
 
 
 @m.skippable
@@ -200,15 +195,7 @@ def figure(name: str, unit: str, ours: m.Figure, hta: m.Figure, note: str = "") 
     differs = percent is OURS_IS_0
     if isinstance(percent, float):
         differs = abs(percent) > TOLERANCE_PERCENT
-    return m.HolisticFigure(
-        name=name,
-        unit=unit,
-        ours=ours,
-        hta=hta,
-        difference_percent=percent,
-        differs=differs,
-        note=note,
-    )
+    return m.HolisticFigure(name, unit, ours, hta, percent, differs, note)
 
 
 @m.skippable
@@ -217,4 +204,6 @@ def _difference_percent(ours: m.Figure, hta: m.Figure) -> m.Figure:
     more = m.known(hta) - mine
     if not more:
         return 0.0
-    return 100 * more / mine if mine else OURS_IS_0
+    if not mine:
+        return OURS_IS_0
+    return 100 * more / mine

@@ -8,7 +8,6 @@ something of its own: read the parts against each other, not as times.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import kernel_kinds
@@ -17,7 +16,7 @@ from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launched, Mask
-from kgprof.reading.timeline import NOBODY, STEP_PREFIX
+from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Numbers
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
 GUARDS, PROLOGUE, WRAPPER = (
@@ -29,19 +28,17 @@ GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd eng
 LAUNCHES, WAITING, CALLS = "launch calls", "GPU syncs", "other CUDA calls"
 SPANS, RECORDER, UNEXPLAINED = "user spans", "kgprof overhead", "unexplained"
 PARTS = (
-    *(
-        GUARDS,
-        PROLOGUE,
-        WRAPPER,
-        GENERATED,
-        OPERATORS,
-        AUTOGRAD,
-        LAUNCHES,
-        WAITING,
-        CALLS,
-        SPANS,
-        RECORDER,
-    ),
+    GUARDS,
+    PROLOGUE,
+    WRAPPER,
+    GENERATED,
+    OPERATORS,
+    AUTOGRAD,
+    LAUNCHES,
+    WAITING,
+    CALLS,
+    SPANS,
+    RECORDER,
     UNEXPLAINED,  # the last, always
 )
 # Names of operators' events, first match wins; what matches none is an operator.
@@ -61,8 +58,6 @@ PREFIXES = (
     ),
     (AUTOGRAD, ("autograd::engine::", "torch::autograd::")),
 )
-
-Numbers = npt.NDArray[np.int64]
 
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
@@ -96,21 +91,20 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     busy = timeline.intervals_of(columns, others)
     either_ns = timeline.union_ns(np.concatenate([busy, unnamed]))
     elsewhere_ns = timeline.union_ns(busy) + timeline.union_ns(unnamed) - either_ns
+    parts = []
+    for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True):
+        each = None
+        if name != UNEXPLAINED:
+            each = number / len(spent)
+        if spent.any() or name == UNEXPLAINED:
+            middle_us = float(np.median(spent)) / 1000
+            ends_us = int(spent.min()) / 1000, int(spent.max()) / 1000
+            mean_us = float(spent.mean()) / 1000
+            parts.append(m.StepPart(name, mean_us, middle_us, *ends_us, each))
     return m.HostTime(
         steps=len(steps),
         mean_us=float((steps[:, 1] - steps[:, 0]).mean()) / 1000,
-        parts=tuple(
-            m.StepPart(
-                name=name,
-                mean_us=float(spent.mean()) / 1000,
-                median_us=float(np.median(spent)) / 1000,
-                minimum_us=int(spent.min()) / 1000,
-                maximum_us=int(spent.max()) / 1000,
-                calls=None if name == UNEXPLAINED else number / len(spent),
-            )
-            for name, spent, number in zip(PARTS, spent_ns.T, calls.tolist(), strict=True)
-            if spent.any() or name == UNEXPLAINED
-        ),
+        parts=tuple(parts),
         other_threads_us=elsewhere_ns / 1000 / len(steps),
     )
 
@@ -120,13 +114,14 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
     that is not used."""
     parts = []
     for name in columns.names:
-        frame = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
-        parts.append(PARTS.index(GENERATED if kernel_kinds.parse(name) is not None else frame))
+        part = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
+        if kernel_kinds.parse(name) is not None:
+            part = GENERATED
+        parts.append(PARTS.index(part))
     of_name = np.array(parts, np.int64)
     found: Numbers = of_name[columns.name]
-    found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(
-        SPANS
-    )
+    spans = columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))
+    found[spans] = PARTS.index(SPANS)
     calls = columns.of_category(*LAUNCH_CATEGORIES)
     found[calls] = PARTS.index(CALLS)
     found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
@@ -187,17 +182,16 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     if isinstance(work, Launched) and len(work.events):
         device = _device_ns(columns, spans, work)
         unknown = m.Skipped("work launched by no span counts as forward")
+    parts = []
+    for phase in m.TrainingPhase:
+        device_us: m.Figure = unknown
+        if phase in device:
+            device_us = device[phase] / 1000 / len(steps)
+        parts.append(m.PhaseTime(phase, host[phase] / 1000 / len(steps), device_us))
     return m.TrainingPhases(
         steps=len(steps),
         backward_passes=_backward_passes(columns, spans),
-        parts=tuple(
-            m.PhaseTime(
-                phase=phase,
-                host_us=host[phase] / 1000 / len(steps),
-                device_us=device[phase] / 1000 / len(steps) if phase in device else unknown,
-            )
-            for phase in m.TrainingPhase
-        ),
+        parts=tuple(parts),
     )
 
 
@@ -225,20 +219,17 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
     stepped = columns.start_ns[
         columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")
     ]
-    order = np.argsort(np.concatenate([forward, backward]), kind="stable")
+    at_ns = np.concatenate([forward, backward])
+    order = np.argsort(at_ns, kind="stable")
     is_backward = order >= len(forward)
-    at_ns = np.concatenate([forward, backward])[order]
+    at_ns = at_ns[order]
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
-    inside = [
-        [np.sum((at >= start) & (at < end)) for start, end in steps.tolist()]
-        for at in (begins, stepped)
-    ]
-    return max(
-        1,
-        min(
-            (int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1
-        ),
-    )
+    passes = []
+    for start, end in steps.tolist():
+        if np.sum((stepped >= start) & (stepped < end)) != 1:
+            return 1
+        passes.append(int(np.sum((begins >= start) & (begins < end))))
+    return max(1, min(passes, default=1))
 
 
 def _device_ns(
@@ -247,7 +238,7 @@ def _device_ns(
     """By the span that the launching call stood in. Copies to the GPU are data wherever they are
     launched."""
     durations = columns.duration_ns[work.events]
-    left: npt.NDArray[np.bool_] = np.ones(len(work.events), np.bool_)
+    left: Mask = np.ones(len(work.events), np.bool_)
     found = {}
     for phase in ORDER[:-1]:
         here = launches.innermost(columns, spans[phase], work.calls) != NOBODY

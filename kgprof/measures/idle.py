@@ -21,7 +21,8 @@ from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
-HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
+# python_function: of a trace that was recorded with_stack.
+HOST_CATEGORIES = ("cpu_op", "user_annotation", *launches.LAUNCH_CATEGORIES, "python_function")
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 _OPERATOR = "aten::"
@@ -29,8 +30,14 @@ LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator comp
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 # Annotations that torch 2.11 to 2.13 make.
 _OF_TORCH = (
-    *(m.LOADER_PREFIX, "## Call", "Torch-Compiled Region"),
-    *("DataParallel.", "DistributedDataParallel.", "nccl:", "c10d::", "gloo:"),
+    m.LOADER_PREFIX,
+    "## Call",
+    "Torch-Compiled Region",
+    "DataParallel.",
+    "DistributedDataParallel.",
+    "nccl:",
+    "c10d::",
+    "gloo:",
 )
 
 
@@ -76,21 +83,21 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     causes."""
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
-    spent_ns = [_length_ns(stretches) for stretches in causes]
+    spent_ns = [length_ns_of(stretches) for stretches in causes]
     host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
     return m.DeviceIdle(
-        total_us=sum(spent_ns) / 1000,
-        host_us=host_us,
-        launch_us=launch_us,
-        unknown_us=unknown_us,
-        edges_us=edges_us,
-        gaps=idle.gaps,
-        host_spans=_host_spans(columns, idle),
-        copy_launch_us=_length_ns(idle.launch[idle.between_copies]) / 1000,
+        sum(spent_ns) / 1000,
+        host_us,
+        launch_us,
+        unknown_us,
+        edges_us,
+        idle.gaps,
+        _host_spans(columns, idle),
+        copy_launch_us=length_ns_of(idle.launch[idle.between_copies]) / 1000,
     )
 
 
-def _length_ns(stretches: Intervals) -> int:
+def length_ns_of(stretches: Intervals) -> int:
     return int((stretches[:, 1] - stretches[:, 0]).sum())
 
 
@@ -131,7 +138,7 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     for at, (name, length) in enumerate(zip(every, spent_ns.tolist(), strict=True)):
         totals_ns[name, number <= at < 2 * number] += length
     spans = [
-        m.HostSpan(name=name, total_us=length / 1000, on_cpu=on_cpu)
+        m.HostSpan(name, length / 1000, on_cpu)
         for (name, on_cpu), length in totals_ns.items()
         if length
     ]
@@ -143,5 +150,9 @@ def _named(columns: Columns) -> Iterator[str]:
     own = columns.of_category("user_annotation") & ~columns.named(*_OF_TORCH)
     names = {*columns.name[own].tolist()}
     for at, name in enumerate(columns.names):
-        said = f"{IN_A_STEP} in {name}" if at in names else name
-        yield IN_A_STEP if name.startswith(STEP_PREFIX) else said
+        if name.startswith(STEP_PREFIX):
+            yield IN_A_STEP
+        elif at in names:
+            yield f"{IN_A_STEP} in {name}"
+        else:
+            yield name

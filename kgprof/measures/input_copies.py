@@ -63,9 +63,5 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     copies = events[found]
     total_ns = columns.lasted_ns(work.events)
     spent_ns = columns.lasted_ns(copies)
-    return m.InputCopies(
-        replays=len(replays),
-        count=len(copies),
-        total_us=spent_ns / 1000,
-        share=spent_ns / total_ns if total_ns else 0.0,
-    )
+    share = spent_ns / (total_ns or 1)
+    return m.InputCopies(len(replays), len(copies), spent_ns / 1000, share)

@@ -55,7 +55,7 @@ _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
 
-class GeneratedName(m.Model):
+class GeneratedName(m.Model, kw_only=False):
     generator: str  # "triton" or "cpp"
     category: str  # "poi", "red", "per", "tem" ...; empty for C++
     ops: tuple[str, ...]
@@ -66,17 +66,16 @@ def parse(name: str) -> GeneratedName | None:
     found = _GENERATED.fullmatch(name)
     if found is None:
         return None
-    return GeneratedName(
-        generator=found["generator"],
-        category=found["category"] or "",
-        ops=split_operators(found["ops"] or ""),
-    )
+    operators = split_operators(found["ops"] or "")
+    return GeneratedName(found["generator"], found["category"] or "", operators)
 
 
 def plain_name(name: str) -> str:
     """A generated kernel's name without the numbers of its graph and of itself, which another
     compilation gives otherwise; any other name as it is."""
-    return _GRAPH.sub("", name).rpartition("_")[0] if _GENERATED.fullmatch(name) else name
+    if not _GENERATED.fullmatch(name):
+        return name
+    return _GRAPH.sub("", name).rpartition("_")[0]
 
 
 @cache
@@ -147,19 +146,15 @@ SCHEDULES = {
 # Frames that torch.compile and autograd put around the operators: their self time is what the
 # framework costs.
 FRAMEWORK_PREFIXES = (
-    *(
-        "TorchDynamo Cache Lookup",
-        "Torch-Compiled Region",
-        "Pregraph bytecode",
-        "AOTDispatcher",
-        "CompiledFunction",
-    ),
-    *(
-        "## Call CompiledFxGraph",
-        "inductor_wrapper_call",
-        "autograd::engine::",
-        "torch::autograd::",
-    ),
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "Pregraph bytecode",
+    "AOTDispatcher",
+    "CompiledFunction",
+    "## Call CompiledFxGraph",
+    "inductor_wrapper_call",
+    "autograd::engine::",
+    "torch::autograd::",
     "PythonDispatchMode",
 )
 # Compilation inside the traced steps, as dynamo_timed records it.
@@ -298,7 +293,9 @@ def of_operator(name: str) -> Classified:
     if generated is not None:
         return _of_generated(generated)
     namespace, _, operator = name.rpartition("::")
-    generator = "aten" if namespace in ("aten", "prims") else "library"
+    generator = "library"
+    if namespace in ("aten", "prims"):
+        generator = "aten"
     kind = kind_of_operator(operator)
     if prefix := next((prefix for prefix in FRAMEWORK_PREFIXES if name.startswith(prefix)), ""):
         why = f"begins with {prefix!r}"
@@ -330,7 +327,9 @@ def of_device_event(name: str, category: str) -> Classified:
     generated = parse(name)
     if generated is not None:
         return _of_generated(generated)
-    generator = "aten" if "at::native" in name or "at_cuda_detail" in name else "library"
+    generator = "library"
+    if "at::native" in name or "at_cuda_detail" in name:
+        generator = "aten"
     for kind, pattern in DEVICE_KINDS:
         if found := pattern.search(name):
             return Classified(kind, generator, rule=f'"{found[0]}" in its name')
@@ -380,14 +379,18 @@ def _of_template(computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
 def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
     """``word`` is empty for C++."""
     reducing = {op: kind for op, kind in computed.items() if kind in REDUCING}
-    schedule = SCHEDULES.get(word, K.REDUCTION if reducing and not word else K.POINTWISE)
-    said = "C++, which reduces" if reducing else "C++, which does not reduce"
-    if word:
-        said = f"schedule {word}"
-    # A product may be generated too, as a sum of products: where nothing else in the kernel
-    # reduces, it is that.
-    products = {op: kind for op, kind in computed.items() if kind is K.GEMM}
-    deciding = (reducing or products) if schedule is K.REDUCTION else computed
+    schedule = SCHEDULES.get(word, K.POINTWISE)
+    said = f"schedule {word}"
+    if not word:
+        said = "C++, which does not reduce"
+        if reducing:
+            schedule = K.REDUCTION
+            said = "C++, which reduces"
+    deciding = computed
+    if schedule is K.REDUCTION:
+        # A product may be generated too, as a sum of products: where nothing else in the kernel
+        # reduces, it is that.
+        deciding = reducing or {op: K.GEMM for op, kind in computed.items() if kind is K.GEMM}
     kinds = set(deciding.values())
     if schedule is K.SORT or len(kinds) != 1 or kinds == {schedule}:
         return schedule, said

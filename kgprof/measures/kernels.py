@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -24,13 +23,13 @@ from kgprof.measures.kernel_kinds import (
     kinds_of,
     library_of,
 )
-from kgprof.measures.origins import Lines, Origins, merged
+from kgprof.measures.origins import Known, Lines, Origins, merged
 from kgprof.measures.roofline import roofline
 from kgprof.measures.step_timeline import step_timeline
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
-from kgprof.reading.timeline import Intervals, Window
+from kgprof.reading.timeline import Intervals, Numbers, Window
 
 # Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of
 # kernels.
@@ -46,7 +45,6 @@ NO_LINES = "no source lines were recorded for kernels"
 NOT_COMPILED = m.Skipped("no data on compiled kernels was recorded")
 NOT_MEASURED = m.Skipped("no peak rates were measured")
 
-Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
@@ -56,37 +54,40 @@ def of_trace(run: RunEvidence) -> m.Kernels:
     return _of_pass(run, m.PassName.TRACE)
 
 
+def _of_kernels(run: RunEvidence) -> m.Kernels:
+    return _of_pass(run, m.PassName.KERNELS)
+
+
+@m.skippable
 def shown(run: RunEvidence) -> m.Kernels:
     """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE,
     with a warning."""
     reasons: list[str] = []
-    for name in (m.PassName.KERNELS, m.PassName.TRACE):
+    for name, derive in ((m.PassName.KERNELS, _of_kernels), (m.PassName.TRACE, of_trace)):
         if isinstance(run.record.left_by(name), m.Skipped):
             continue
-        kernels = run.once(of_trace) if name is m.PassName.TRACE else _of_pass(run, name)
+        kernels = run.once(derive)
         if isinstance(kernels, m.KernelBreakdown):
             return replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")
     if reasons:
         return m.Skipped("; ".join(reasons))
-    return (
-        run.record.trace
-        if isinstance(run.record.trace, m.Skipped)
-        else m.Skipped("no pass was traced")
-    )
+    m.known(run.record.trace)
+    return m.Skipped("no pass was traced")
 
 
 @m.skippable
 def _of_pass(run: RunEvidence, name: m.PassName) -> m.Kernels:
     record = run.record
+    origins: Sequence[m.KernelOrigin] = ()
+    if isinstance(record.kernel_origins, m.KernelOrigins):
+        origins = record.kernel_origins.origins
     return breakdown(
         m.known(run.trace(name)),
         device=run.whole.device,
         measured_in=name,
         cpp_kernel_profile=record.left_by(name).cpp_kernel_profile,
-        origins=()
-        if isinstance(record.kernel_origins, m.Skipped)
-        else record.kernel_origins.origins,
+        origins=origins,
         compiled=record.compiled_kernels,
         ceilings=run.whole.recording.ceilings,
         kinds=run.whole.once(kinds_of),
@@ -133,16 +134,16 @@ def _of_device(
     work = launches.launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
-    marked = timeline.window_of(steps if len(steps) else intervals)
-    counted = marked if len(steps) else None
-    window = marked.around(intervals)
-    known = origins.of(columns, work.events, work.calls) if origins else None
-    lines = None if known is None else [one.lines for one in known]
-    own_ns = columns.duration_ns[work.events]
-    classify = kinds.of_device_event
+    marked = timeline.window_of(intervals)
+    counted = None
     warnings = [*trace.warnings]
-    if not len(steps):
+    if len(steps):
+        marked = counted = timeline.window_of(steps)
+    else:
         warnings.append(NO_STEPS)
+    window = marked.around(intervals)
+    known = origins.of(columns, work.events, work.calls)
+    own_ns = columns.duration_ns[work.events]
     before = marked.start_ns - window.start_ns
     after = window.end_ns - marked.end_ns
     if before or after:
@@ -158,7 +159,7 @@ def _of_device(
         device="cuda",
         measured_in=measured_in,
         **_stretch(steps, window, intervals),
-        **_fields(columns, work.events, own_ns, classify, lines),
+        **_fields(columns, work.events, own_ns, kinds.of_device_event, known),
         launches=_launches(columns, counted, LAUNCH_PREFIXES),
         graph_launches=_launches(columns, counted, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
@@ -202,7 +203,9 @@ def _of_host(
     operators = np.flatnonzero(columns.of_category("cpu_op"))
     steps = timeline.profiler_steps(columns)
     every = timeline.intervals_of(columns, operators)
-    window = timeline.window_of(steps if len(steps) else every)
+    window = timeline.window_of(every)
+    if len(steps):
+        window = timeline.window_of(steps)
     inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped("no operator ran inside the traced steps")
@@ -211,8 +214,8 @@ def _of_host(
     own_ns = np.zeros(len(inside), np.int64)
     for thread in set(threads.tolist()):
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
-    lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
-    fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
+    known = origins.of(columns, inside, inside)
+    fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), known)
     warnings += trace.warnings
     if not len(steps):
         warnings.append(NO_STEPS)
@@ -254,12 +257,12 @@ def _fields(
     which: launches.Indices,
     own_ns: Numbers,
     classify: Classify,
-    lines: Sequence[Lines] | None,
+    known: Sequence[Known] | None,
 ) -> dict[str, Any]:
     """Those of a KernelBreakdown that tell kernels apart, of the events ``which``.
 
     ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it.
-    ``lines``: of each; None where nothing was recorded about them.
+    ``known``: of each; None where nothing was recorded about them.
     """
     total_ns = int(own_ns.sum())
     lines_ns = 0
@@ -273,8 +276,8 @@ def _fields(
         # what takes longest comes first: a row's first line is shown alone
         of_lines: Counter[Lines] = Counter()
         for index in members.tolist():
-            if lines is not None and lines[index]:
-                of_lines[lines[index]] += int(own_ns[index])
+            if known is not None and known[index].lines:
+                of_lines[known[index].lines] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
         times_ns = own_ns[members]
         known_ns = sum(of_lines.values())
@@ -284,12 +287,12 @@ def _fields(
         launched[found.kind] += len(times_ns)
         rows.append(
             m.KernelRow(
-                name=name,
-                kind=found.kind,
-                generator=found.generator,
+                name,
+                found.kind,
+                found.generator,
                 count=len(times_ns),
                 total_us=row_ns / 1000,
-                share=row_ns / total_ns if total_ns else 0.0,
+                share=row_ns / (total_ns or 1),
                 min_us=int(times_ns.min()) / 1000,
                 median_us=float(np.median(times_ns)) / 1000,
                 max_us=int(times_ns.max()) / 1000,
@@ -299,16 +302,18 @@ def _fields(
                 rule=found.rule,
             )
         )
+    lines_us: m.Figure = m.Skipped(NO_LINES)
+    if known is not None:
+        lines_us = lines_ns / 1000
     # A kind without a kernel of its own is not absent where a generated kernel holds its operators;
     # a view inside one costs nothing.
-    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {
-        m.KernelKind.FRAMEWORK
-    }
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops}
+    inside.discard(m.KernelKind.FRAMEWORK)
     return {
         "total_us": total_ns / 1000,
-        "lines_us": m.Skipped(NO_LINES) if lines is None else lines_ns / 1000,
+        "lines_us": lines_us,
         "kinds": tuple(
-            m.KindTotal(kind=kind, count=launched[kind], total_us=of_kind_ns[kind] / 1000)
+            m.KindTotal(kind, launched[kind], of_kind_ns[kind] / 1000)
             for kind in m.KernelKind
             if launched[kind]
         ),
@@ -323,14 +328,15 @@ def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
     counts: Counter[str] = Counter()
     total_us: dict[str, float] = defaultdict(float)
     for row in rows:
-        generator = library_of(row.name) if row.generator == "library" else row.generator
+        generator = row.generator
+        if generator == "library":
+            generator = library_of(row.name)
         names[generator] += 1
         counts[generator] += row.count
         total_us[generator] += row.total_us
     largest_first = sorted(total_us.items(), key=lambda total: (-total[1], total[0]))
     return tuple(
-        m.GeneratorTotal(generator=each, names=names[each], count=counts[each], total_us=us)
-        for each, us in largest_first
+        m.GeneratorTotal(each, names[each], counts[each], us) for each, us in largest_first
     )
 
 
@@ -345,12 +351,10 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
     if not graphs:
         return m.Skipped("Inductor compiled no graph")
     eager = run.whole.run(m.RunKey(run.key.strategy, m.EAGER))
-    not_run = m.Skipped(f"{run.key.strategy} was not run in mode eager")
-    return m.Fusion(
-        graphs=tuple(_graphs(run, graphs)),
-        kernels=_kernels_per_step(run),
-        eager_kernels=not_run if eager is None else _kernels_per_step(eager),
-    )
+    eagers: m.Figure = m.Skipped(f"{run.key.strategy} was not run in mode eager")
+    if eager is not None:
+        eagers = _kernels_per_step(eager)
+    return m.Fusion(tuple(_graphs(run, graphs)), _kernels_per_step(run), eagers)
 
 
 def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.FusedGraph]:
@@ -360,28 +364,30 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
         traced = _regions(trace.columns, run.once(of_trace))
     copy = _copy_rate(run.whole.recording.ceilings)
     for work in graphs:
-        why = OF_BACKWARD if work.backward else NOT_IN_TRACE
+        why = NOT_IN_TRACE
         calls, us = 0, 0.0
-        alone = sum(one.compile_id == work.compile_id and not one.backward for one in graphs) == 1
-        if alone and not work.backward:
+        alike = [one for one in graphs if one.compile_id == work.compile_id and not one.backward]
+        if work.backward:
+            why = OF_BACKWARD
+        elif len(alike) == 1:
             calls, us = traced.get(work.compile_id, (0, 0.0))
+        if not calls:
+            yield m.FusedGraph(work, why, why, why, why)
+            continue
         rate: m.Figure = why
-        if calls and us:
+        if us:
             rate = work.moved_bytes / (us / calls / 1e6)
-        yield m.FusedGraph(
-            work=work,
-            calls=calls or why,
-            us=us / calls if calls else why,
-            bytes_per_s=rate,
-            of_copy=_of_copy(rate, copy),
-        )
+        yield m.FusedGraph(work, calls, us / calls, rate, _of_copy(rate, copy))
 
 
 @m.skippable
 def _copy_rate(ceilings: m.Ceilings | m.Skipped) -> m.Figure:
     every = [one.per_s for one in m.known(ceilings).measured if one.operation == m.COPY]
-    rate = float(np.median(np.concatenate(every))) if every else 0.0
-    return rate or m.Skipped("the copy was not measured")  # a rate of zero is no ceiling
+    not_measured = m.Skipped("the copy was not measured")
+    if not every:
+        return not_measured
+    # a rate of zero is no ceiling
+    return float(np.median(np.concatenate(every))) or not_measured
 
 
 @m.skippable

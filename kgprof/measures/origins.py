@@ -26,7 +26,7 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 Lines = tuple[m.SourceLine, ...]
 
 
-class Known(m.Model):
+class Known(m.Model, kw_only=False):
     """What Inductor said about one device event, or one operator on a CPU."""
 
     lines: Lines = ()
@@ -66,31 +66,38 @@ class Origins:
         self._of_graph: dict[Graph, Lines] = {}
         self._keys = {origin.graph for origin in origins} - {""}
         for origin, backward in _with_direction(tuple(origins)):
-            known = Known(lines=origin.lines, work=() if origin.work is None else (origin.work,))
+            known = Known(origin.lines)
+            if origin.work is not None:
+                known = Known(origin.lines, (origin.work,))
             operator = operator_of(origin.kernel)
-            keyed = {(origin.graph, None)} if origin.graph else set()
-            for graph in {(origin.compile_id, None), (origin.compile_id, backward), *keyed}:
-                (called if operator else generated)[graph, operator or origin.kernel].append(known)
+            calls = called
+            if not operator:
+                calls = generated
+            graphs: set[Graph] = {(origin.compile_id, None), (origin.compile_id, backward)}
+            if origin.graph:
+                graphs.add((origin.graph, None))
+            for graph in graphs:
+                calls[graph, operator or origin.kernel].append(known)
                 self._of_graph[graph] = merged([self._of_graph.get(graph, ()), origin.lines])
             if not origin.compile_id and not origin.kernel.startswith(_DISPATCHED):
                 self._by_python.add(operator)
         self._generated: dict[tuple[Graph, str], Known] = {}
         # the lines of one are those of all its calls
-        for (graph, kernel), calls in generated.items():
-            lines = merged([call.lines for call in calls])
-            work = tuple(work for call in calls for work in call.work)
-            self._generated[graph, kernel] = Known(lines=lines, work=tuple(dict.fromkeys(work)))
+        for (graph, kernel), alike in generated.items():
+            lines = merged([call.lines for call in alike])
+            work = dict.fromkeys(work for call in alike for work in call.work)
+            self._generated[graph, kernel] = Known(lines, tuple(work))
         self._called = dict(called)
 
-    def __bool__(self) -> bool:
-        return bool(self._generated or self._called)
-
-    def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Known]:
-        """What is known of each of ``events``; its lines are empty where nothing is.
+    def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Known] | None:
+        """What is known of each of ``events``; its lines are empty where nothing is. None where
+        nothing was recorded.
 
         ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none),
         on a CPU the event itself.
         """
+        if not self._generated and not self._called:
+            return None
         calls = self._library_calls(columns)
         top = np.zeros(len(columns), np.bool_)
         top[list(calls)] = True
@@ -116,11 +123,11 @@ class Origins:
         places = sorted((threads[index], starts[index], index) for index in calls)
         for at, event in enumerate(events.tolist()):
             if found[at] is None and "::" not in names[at] and graphs[at] != _EAGER:
-                found[at] = Known(lines=self._of_graph.get(graphs[at], ()))
+                found[at] = Known(self._of_graph.get(graphs[at], ()))
             elif found[at] is None:
                 first = bisect_left(places, (threads[event], starts[event], NOBODY))
                 if first < len(places) and places[first] < (threads[event], ends[event], NOBODY):
-                    found[at] = Known(lines=calls[places[first][2]].lines)
+                    found[at] = Known(calls[places[first][2]].lines)
         return [known or _UNKNOWN for known in found]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
@@ -168,14 +175,15 @@ class Origins:
                 if graph == _EAGER and len(known) == 1 and operator not in self._by_python:
                     known = known * len(calls)  # always from the same lines, however often
                 if len(known) == len(calls):
-                    in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
+                    in_order = sorted(calls, key=columns.start_ns.__getitem__)
                     found.update(
                         (call, replace(one, call=call))
                         for call, one in zip(in_order, known, strict=True)
                     )
                     break
             else:
-                uncounted += calls if graph == _EAGER and operator not in self._by_python else ()
+                if graph == _EAGER and operator not in self._by_python:
+                    uncounted += calls
         lines = _of_neighbours(columns, found, np.array(uncounted, np.intp))
         return found | {
             call: Known(lines=at, call=call)
@@ -192,16 +200,16 @@ def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
     casts = np.flatnonzero(casting & columns.of_category("cpu_op"))
     outer = launches.innermost(columns, wanted & ~casting, casts)
     inside: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index in sorted(np.flatnonzero(wanted).tolist(), key=lambda i: int(columns.start_ns[i])):
+    in_order = np.flatnonzero(wanted)
+    in_order = in_order[np.argsort(columns.start_ns[in_order], kind="stable")]
+    for index in in_order.tolist():
         inside[int(columns.thread[index]), int(columns.name[index])].append(index)
     entered = []
     for cast, around in zip(casts.tolist(), outer.tolist(), strict=True):
-        alike = (
-            inside[int(columns.thread[around]), int(columns.name[around])]
-            if around != NOBODY
-            else []
-        )
-        after = bisect_left(alike, columns.end_ns[cast], key=lambda i: columns.start_ns[i])
+        if around == NOBODY:
+            continue
+        alike = inside[int(columns.thread[around]), int(columns.name[around])]
+        after = bisect_left(alike, columns.end_ns[cast], key=columns.start_ns.__getitem__)
         if after < len(alike) and columns.end_ns[alike[after]] <= columns.end_ns[around]:
             entered.append(around)
     return entered
@@ -229,9 +237,13 @@ def _of_neighbours(columns: Columns, found: Mapping[int, Known], calls: Indices)
             of_node[int(columns.sequence[event])] = around
     lines: list[Lines] = []
     for around in launches.innermost(columns, top, calls).tolist():
-        backward = around != NOBODY and columns.name_of(around).startswith(ENGINE)
-        forward = of_node.get(int(columns.sequence[around]), NOBODY) if backward else NOBODY
-        lines.append(within.get(forward) or within.get(around, ()) if around != NOBODY else ())
+        own: Lines = ()
+        if around != NOBODY:
+            own = within.get(around, ())
+            if columns.name_of(around).startswith(ENGINE):
+                forward = of_node.get(int(columns.sequence[around]), NOBODY)
+                own = within.get(forward) or own
+        lines.append(own)
     return lines
 
 
@@ -248,10 +260,11 @@ def _with_direction(
         of_compilation[-1][origin.number] = origin
     for compile_id, of_compilation in graphs.items():
         for graph in of_compilation:
-            backward = len(of_compilation) > 1 and graph is of_compilation[-1]
-            yield from (
-                (origin, backward if compile_id else None) for _, origin in sorted(graph.items())
-            )
+            backward = None
+            if compile_id:
+                backward = len(of_compilation) > 1 and graph is of_compilation[-1]
+            for _, origin in sorted(graph.items()):
+                yield origin, backward
 
 
 def operator_of(kernel: str) -> str:
@@ -260,7 +273,9 @@ def operator_of(kernel: str) -> str:
     found = _CALLED.match(kernel)
     if found is None:
         return ""
-    return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
+    if found["aten"]:
+        return f"aten::{found['aten']}"
+    return str(found["other"]).replace(".", "::")
 
 
 def _graphs(
@@ -285,13 +300,16 @@ def _graphs(
         if span != NOBODY and keyed[span]:
             graphs.append((key_of[columns.name[span]], None))
             continue
-        of = (
-            regions.get(int(columns.sequence[span]), NOBODY)
-            if span != NOBODY and backward[span]
-            else span
-        )
-        name = "" if of == NOBODY else columns.name_of(of).removeprefix(REGION_PREFIX)
-        graphs.append((name, bool(backward[span])) if name else _EAGER)
+        of = span
+        if span != NOBODY and backward[span]:
+            of = regions.get(int(columns.sequence[span]), NOBODY)
+        name = ""
+        if of != NOBODY:
+            name = columns.name_of(of).removeprefix(REGION_PREFIX)
+        graph = _EAGER
+        if name:
+            graph = name, bool(backward[span])
+        graphs.append(graph)
     return spans, graphs
 
 

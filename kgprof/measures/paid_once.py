@@ -12,7 +12,6 @@ from statistics import median
 
 from kgprof import model as m
 from kgprof.reading.evidence import RunEvidence
-from kgprof.reading.structured_trace import RunTrace
 
 # Functions of torch._inductor.cudagraph_trees that log what they do, in torch 2.11 to 2.13.
 RECORDS = "record_function"
@@ -51,7 +50,8 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     if trace is None or isinstance(record.compile, m.Skipped):
         return m.Skipped(reason="COMPILE did not come to its end")
     compiling = frozenset(record.compile.compiled_in)
-    recording = recording_calls(trace) - compiling
+    calls = frozenset(line.call for line in trace.all.logs if is_recording(line))
+    recording = calls - compiling
     step_us = memory.step_us
     steady_from = memory.steady_from
     usual = tuple(
@@ -62,11 +62,6 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     if not usual:
         return m.Skipped(reason="every step compiled or recorded something")
     return PaidOnce(step_us, steady_from, usual, compiling, recording)
-
-
-def recording_calls(trace: RunTrace) -> frozenset[int]:
-    """Find the calls in which torch recorded a CUDA graph, or ran a size for the first time."""
-    return frozenset(line.call for line in trace.all.logs if is_recording(line))
 
 
 def is_recording(line: m.LogLine) -> bool:

@@ -9,11 +9,10 @@ what would have to be less.
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.measures import kernel_kinds
@@ -21,7 +20,7 @@ from kgprof.measures.origins import Known
 from kgprof.reading import launches
 from kgprof.reading.kineto import NONE, Columns, LaunchShape
 from kgprof.reading.launches import Launched
-from kgprof.reading.timeline import NOBODY
+from kgprof.reading.timeline import NOBODY, Numbers
 
 # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor
 # operations
@@ -54,7 +53,7 @@ CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
 _Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations
 
 
-class _Amount(m.Model):
+class _Amount(m.Model, kw_only=False):
     """What one launch moves and computes."""
 
     bytes_moved: int | m.Skipped
@@ -63,14 +62,14 @@ class _Amount(m.Model):
     on_the_bus: bool = False
 
 
-class _Alike(m.Model):
+class _Alike(m.Model, kw_only=False):
     """Launches that count as one row."""
 
     name: str
     category: str
     shape: LaunchShape
     amount: _Amount
-    durations_ns: npt.NDArray[np.int64]
+    durations_ns: Numbers
 
 
 def roofline(
@@ -84,31 +83,27 @@ def roofline(
     kernels."""
     peaks: Sequence[m.CeilingSamples] = ()
     without = ""
-    if isinstance(ceilings, m.Skipped):
-        without = ceilings.reason
-    else:
+    if isinstance(ceilings, m.Ceilings):
         peaks = ceilings.measured
-    measured = tuple(
-        m.Ceiling(
-            operation=one.operation,
-            dtype=one.dtype,
-            unit=one.unit,
-            median=statistics.median(one.per_s),
-            minimum=min(one.per_s),
-            maximum=max(one.per_s),
-            samples=len(one.per_s),
-            how=one.how,
-        )
-        for one in peaks
-    )
+    else:
+        without = ceilings.reason
+    measured = tuple(map(_ceiling, peaks))
     tuned: dict[str, list[m.CompiledKernel]] = defaultdict(list)
-    for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
-        tuned[kernel.kernel].append(kernel)
+    if isinstance(compiled, m.CompiledKernels):
+        for kernel in compiled.kernels:
+            tuned[kernel.kernel].append(kernel)
     total_ns = columns.lasted_ns(work.events)
     alike = _alike(columns, work, known)
     rows = [_row(each, total_ns, tuned.get(each.name, ()), measured, without) for each in alike]
     rows.sort(key=lambda row: (-row.total_us, row.name, str(row.grid)))
     left_out = rows[ROWS:]
+    placed: dict[str, float] = defaultdict(float)
+    unplaced: dict[str, float] = defaultdict(float)
+    for row in rows:
+        if isinstance(row.bound, m.Bound):
+            placed[row.bound] += row.total_us
+        else:
+            unplaced[row.bound.reason] += row.total_us
     return m.Roofline(
         rule=RULE,
         ceilings=measured,
@@ -116,21 +111,20 @@ def roofline(
         rows=tuple(rows[:ROWS]),
         rows_left_out=len(left_out),
         left_out_us=sum(row.total_us for row in left_out),
-        placed=_totals(
-            (row.bound, row.total_us) for row in rows if not isinstance(row.bound, m.Skipped)
-        ),
-        unplaced=_totals(
-            (row.bound.reason, row.total_us) for row in rows if isinstance(row.bound, m.Skipped)
-        ),
+        placed=_totals(placed),
+        unplaced=_totals(unplaced),
     )
 
 
-def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
-    by_name: dict[str, float] = defaultdict(float)
-    for what, us in parts:
-        by_name[what] += us
+def _ceiling(of: m.CeilingSamples) -> m.Ceiling:
+    middle = statistics.median(of.per_s)
+    ends = min(of.per_s), max(of.per_s)
+    return m.Ceiling(of.operation, of.dtype, of.unit, middle, *ends, len(of.per_s), of.how)
+
+
+def _totals(by_name: Mapping[str, float]) -> tuple[m.BoundTotal, ...]:
     ordered = sorted(by_name.items(), key=lambda one: (-one[1], one[0]))
-    return tuple(m.BoundTotal(what=what, total_us=us) for what, us in ordered)
+    return tuple(m.BoundTotal(what, us) for what, us in ordered)
 
 
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
@@ -147,7 +141,9 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
         name = columns.name_of(first)
         category = columns.categories[columns.category[first]]
         index = columns.shape[first]
-        shape = columns.shapes[index] if index != NONE else LaunchShape()
+        shape = LaunchShape()
+        if index != NONE:
+            shape = columns.shapes[index]
         groups: dict[_Amount, list[int]] = defaultdict(list)
         # then all of them have the same, and there may be a million
         if known is None or category != "kernel":
@@ -156,13 +152,7 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
             for place in places:
                 groups[_amount(name, category, shape, known[place], kernels_of_call)].append(place)
         for amount, same in groups.items():
-            yield _Alike(
-                name=name,
-                category=category,
-                shape=shape,
-                amount=amount,
-                durations_ns=durations[same],
-            )
+            yield _Alike(name, category, shape, amount, durations[same])
 
 
 def _amount(
@@ -173,18 +163,19 @@ def _amount(
     kernels_of_call: Mapping[int, int],
 ) -> _Amount:
     if category != "kernel":  # a copy on the device reads and writes each byte, a fill writes it
-        on_device = category == "gpu_memset" or "DtoD" in name
-        times = 2 if on_device and category == "gpu_memcpy" else 1
-        moved = None if shape.size_bytes is None else times * shape.size_bytes
-        return _Amount(
-            bytes_moved=_or_skipped(moved, "the trace does not give its size"),
-            flops=m.Skipped("a copy computes nothing"),
-            on_the_bus=moved is not None and not on_device,
-        )
-    if known is None:
+        none = m.Skipped("a copy computes nothing")
+        moved = shape.size_bytes
+        if moved is None:
+            return _Amount(m.Skipped("the trace does not give its size"), none)
+        if category != "gpu_memset" and "DtoD" not in name:
+            return _Amount(moved, none, on_the_bus=True)
+        if category == "gpu_memcpy":
+            moved *= 2
+        return _Amount(moved, none)
+    if known is None or (not known.work and (known.lines or known.call != NOBODY)):
         why = NO_WORK
     elif not known.work:
-        why = NOT_GENERATED if not known.lines and known.call == NOBODY else NO_WORK
+        why = NOT_GENERATED
     elif len(known.work) > 1:
         why = CALLS_DIFFER
     elif known.call != NOBODY and kernels_of_call[known.call] > 1:
@@ -194,12 +185,10 @@ def _amount(
         )
     else:
         (work,) = known.work
-        return _Amount(
-            bytes_moved=_or_skipped(work.bytes_moved, work.unknown),
-            flops=_or_skipped(work.flops, "Inductor counts none"),
-            dtype=work.dtype,
-        )
-    return _Amount(bytes_moved=m.Skipped(why), flops=m.Skipped(why))
+        bytes_moved = _or_skipped(work.bytes_moved, work.unknown)
+        flops = _or_skipped(work.flops, "Inductor counts none")
+        return _Amount(bytes_moved, flops, work.dtype)
+    return _Amount(m.Skipped(why), m.Skipped(why))
 
 
 def _row(
@@ -216,23 +205,26 @@ def _row(
     no_shape = "the trace does not have it"
     if alike.category != "kernel":
         no_shape = "a copy or fill is not a kernel"
+    warps: int | m.Skipped = m.Skipped(no_shape)
+    if shape.block:
+        warps = -(-math.prod(shape.block) // _WARP)
     spills, stages = _chosen(alike, tuned)
     ideal_us = _ideal_us(amount, ceilings, without)
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
-    bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
+    bound = _bound(ideal_us, median_us, few_blocks)
     return m.KernelLaunches(
-        name=alike.name,
-        generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
+        alike.name,
+        kernel_kinds.of_device_event(alike.name, alike.category).generator,
         count=len(alike.durations_ns),
         total_us=of_all_ns / 1000,
-        share=of_all_ns / total_ns if total_ns else 0.0,
+        share=of_all_ns / (total_ns or 1),
         median_us=median_us,
         grid=shape.grid or m.Skipped(no_shape),
         block=shape.block or m.Skipped(no_shape),
         registers=_or_skipped(shape.registers, no_shape),
         shared_bytes=_or_skipped(shape.shared_bytes, no_shape),
         blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
-        warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(no_shape),
+        warps=warps,
         occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
         spills=spills,
         stages=stages,
@@ -246,13 +238,17 @@ def _row(
 
 
 def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
-    return m.Skipped(reason) if value is None else value
+    if value is None:
+        return m.Skipped(reason)
+    return value
 
 
 @m.skippable
 def _rate(amount: int | m.Skipped, median_us: float) -> m.Figure:
     total = m.known(amount)
-    return total / median_us * 1e6 if median_us else NO_DURATION
+    if not median_us:
+        return NO_DURATION
+    return total / median_us * 1e6
 
 
 @m.skippable
@@ -302,7 +298,7 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
     if copy is None:
         return m.Skipped(without or "the copy was not measured")
     compute_us = 0.0
-    if not isinstance(amount.flops, m.Skipped):
+    if isinstance(amount.flops, int):
         matmul = rates.get((m.MATMUL, amount.dtype))
         if matmul is None:
             return m.Skipped(f"no matmul in {amount.dtype or 'an unknown type'} was measured")
@@ -311,7 +307,7 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
 
 
 @m.skippable
-def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> m.Bound | m.Skipped:
+def _bound(ideal: _Ideal | m.Skipped, median_us: float, few_blocks: bool) -> m.Bound | m.Skipped:
     """As RULE says."""
     memory_us, compute_us = m.known(ideal)
     if not median_us:
@@ -321,4 +317,6 @@ def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> 
         return m.Bound.IMPOSSIBLE
     if share < NEAR and (median_us < SHORT_US or few_blocks):
         return m.Bound.LATENCY
-    return m.Bound.MEMORY if memory_us >= compute_us else m.Bound.COMPUTE
+    if memory_us >= compute_us:
+        return m.Bound.MEMORY
+    return m.Bound.COMPUTE

@@ -20,11 +20,11 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.measures.collectives import GENERATED_CODE_PREFIX, REGION_PREFIX
-from kgprof.measures.idle import idle_stretches
+from kgprof.measures.idle import idle_stretches, length_ns_of
 from kgprof.measures.kernel_kinds import Kinds
 from kgprof.reading import timeline
 from kgprof.reading.evidence import RunEvidence
-from kgprof.reading.kineto import NONE, Columns
+from kgprof.reading.kineto import NONE, Columns, Trace
 from kgprof.reading.launches import (
     LAUNCH_CATEGORIES,
     OWN_SPANS,
@@ -56,7 +56,7 @@ SPANS, REGIONS, OPERATORS, CALLS = "spans", "regions", "operators", "calls"
 KERNELS, COPIES, IDLE = "kernels", "copies", "idle"
 
 
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Events:
     """What a lane holds: disjoint, in the order of their start, none of them empty."""
 
@@ -70,7 +70,7 @@ class _Events:
 
     @property
     def busy_ns(self) -> int:
-        return int((self.intervals[:, 1] - self.intervals[:, 0]).sum())
+        return length_ns_of(self.intervals)
 
 
 def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
@@ -100,8 +100,8 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
         *_host_lanes(columns, work, window, rules),
         *_device_lanes(columns, work, window, rules),
     ]
-    kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
-    shown = [lane for index, lane in enumerate(lanes) if index in kept]
+    busiest = sorted(lanes, key=lambda lane: -lane.busy_ns)[:MAX_LANES]
+    shown = [lane for lane in lanes if lane in busiest]
     names, kinds, drawn, longest_lost_ns = _columns(shown, work, window)
     return m.StepTimeline(
         name=columns.name_of(mark),
@@ -113,8 +113,7 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
         kinds=kinds,
         lanes=drawn,
         lanes_left_out=len(lanes) - len(shown),
-        left_out_us=(sum(lane.busy_ns for lane in lanes) - sum(lane.busy_ns for lane in shown))
-        / 1000,
+        left_out_us=sum(lane.busy_ns for lane in lanes if lane not in shown) / 1000,
         left_out_below_us=longest_lost_ns / 1000,
         from_other_steps=int((ran & ~asked).sum()),
         after_the_window=int((asked & ~ran).sum()),
@@ -140,21 +139,18 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
     here = step.touches(timeline.intervals_of(columns, np.ones(len(columns), np.bool_)))
     for thread in threads_of(columns, np.flatnonzero(here & (operators | calls | spans))):
         mine = here & (columns.thread == thread)
+        owner = f"thread {columns.threads[thread][1]}"
         for content, wanted in contents:
             which = np.flatnonzero(mine & wanted)
             kinds = [content.removesuffix("s")] * len(which)
             if content == OPERATORS:
-                kinds = [
-                    rules.of_operator(columns.names[name]).kind.value
-                    for name in columns.name[which].tolist()
-                ]
+                names = columns.name[which].tolist()
+                kinds = [rules.of_operator(columns.names[name]).kind.value for name in names]
             elif content == CALLS:
-                kinds = np.where(
-                    waiting[which], "wait", np.where(launching[which], "launch", "call")
-                ).tolist()
-            yield from _lane(
-                columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content
-            )
+                of_calls = np.where(launching[which], "launch", "call")
+                of_calls[waiting[which]] = "wait"
+                kinds = of_calls.tolist()
+            yield from _lane(columns, which, kinds, step, owner, content)
 
 
 def _device_lanes(
@@ -166,13 +162,12 @@ def _device_lanes(
     here = work.events[step.touches(timeline.intervals_of(columns, work.events))]
     is_kernel = columns.of_category("kernel")[here]
     names, device = devices(columns, here)
-    for stream, number in sorted(
-        set(zip(columns.stream[here].tolist(), device.tolist(), strict=True))
-    ):
+    streams = columns.stream[here].tolist()
+    for stream, number in sorted(set(zip(streams, device.tolist(), strict=True))):
         of_stream = (columns.stream[here] == stream) & (device == number)
-        owner = (
-            f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
-        )
+        owner = f"stream {stream}"
+        if len(names) > 1:
+            owner += f" of device {names[number]}"
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
             which = here[of_stream & wanted]
             pairs = zip(columns.name[which].tolist(), columns.category[which].tolist(), strict=True)
@@ -191,23 +186,25 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     # The operator or span in which the host asked for what ended each gap; empty where it was in
     # none.
     around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), idle.asked_by)
-    asking = ["" if one == NOBODY else columns.name_of(one) for one in around.tolist()]
+    asking = []
+    for span in around.tolist():
+        name = ""
+        if span != NOBODY:
+            name = columns.name_of(span)
+        asking.append(name)
     causes = {"host": idle.host, "launch": idle.launch, "unknown": idle.unknown, "edge": idle.edges}
     intervals = step.clip(np.concatenate([*causes.values()]))
     kinds = [cause for cause, stretches in causes.items() for _ in range(len(stretches))]
     names = [*asking, *asking, *[""] * (len(idle.unknown) + len(idle.edges))]
-    order = [
-        i
-        for i in np.argsort(intervals[:, 0], kind="stable").tolist()
-        if intervals[i, 0] < intervals[i, 1]
-    ]
-    if order:
+    order = np.argsort(intervals[:, 0], kind="stable")
+    order = order[intervals[order, 0] < intervals[order, 1]]
+    if len(order):
         yield _Events(
-            owner="device",
-            content=IDLE,
+            "device",
+            IDLE,
             intervals=intervals[order],
-            names=tuple(names[i] for i in order),
-            kinds=tuple(kinds[i] for i in order),
+            names=tuple(names[i] for i in order.tolist()),
+            kinds=tuple(kinds[i] for i in order.tolist()),
             rows=np.full(len(order), NOBODY, np.intp),
         )
 
@@ -218,23 +215,29 @@ def _lane(
     """Of these events what of each no earlier one covers: the outermost ones of a thread, and all
     of a stream's."""
     clipped = step.clip(timeline.intervals_of(columns, which))
-    order = np.lexsort((-clipped[:, 1], clipped[:, 0]))
-    order = order[clipped[order, 0] < clipped[order, 1]]
+    starts = clipped[:, 0]
+    ends = clipped[:, 1]
+    order = np.lexsort((-ends, starts))
+    order = order[starts[order] < ends[order]]
     if not len(order):
         return
-    starts = clipped[order, 0]
-    ends = clipped[order, 1]
+    starts = starts[order]
+    ends = ends[order]
     reached = np.concatenate([[step.start_ns], np.maximum.accumulate(ends)[:-1]])
     starts = np.maximum(starts, reached)
     seen = starts < ends
+    covered = 0
+    if content in (KERNELS, COPIES):
+        covered = int((~seen).sum())
+    places = order[seen]
     yield _Events(
-        owner=owner,
-        content=content,
+        owner,
+        content,
         intervals=np.stack([starts[seen], ends[seen]], axis=1),
-        names=tuple(columns.name_of(which[i]) for i in order[seen].tolist()),
-        kinds=tuple(kinds[i] for i in order[seen].tolist()),
-        rows=which[order[seen]],
-        covered=int((~seen).sum()) if content in (KERNELS, COPIES) else 0,
+        names=tuple(columns.name_of(event) for event in which[places].tolist()),
+        kinds=tuple(kinds[place] for place in places.tolist()),
+        rows=which[places],
+        covered=covered,
     )
 
 
@@ -254,30 +257,30 @@ def _columns(
     for some, most in ((np.flatnonzero(~idle), MAX_EVENTS), (np.flatnonzero(idle), MAX_IDLE)):
         stays[some[np.argsort(-every[some], kind="stable")[:most]]] = True
     ends = np.cumsum([len(each) for each in lengths])
-    kept = [np.flatnonzero(part) for part in np.split(stays, ends[:-1])] if lanes else []
-    calls = [lane.rows[at] for lane, at in zip(lanes, kept, strict=True) if lane.content == CALLS]
-    number = {
-        row: place for place, row in enumerate(np.concatenate(calls).tolist() if calls else ())
-    }
+    kept = [np.flatnonzero(part) for part in np.split(stays, ends)[:-1]]
+    number: dict[int, int] = {}
+    for lane, at in zip(lanes, kept, strict=True):
+        if lane.content == CALLS:
+            number |= {row: len(number) + i for i, row in enumerate(lane.rows[at].tolist())}
     call_of = dict(zip(work.events.tolist(), work.calls.tolist(), strict=True))
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}
     made = []
     for lane, at, length in zip(lanes, kept, lengths, strict=True):
-        launched = lane.content in (KERNELS, COPIES)
+        call: list[int] = []
+        if lane.content in (KERNELS, COPIES):
+            call = [number.get(call_of[row], -1) for row in lane.rows[at].tolist()]
         made.append(
             m.Lane(
-                owner=lane.owner,
-                content=lane.content,
-                busy_us=lane.busy_ns / 1000,
-                covered=lane.covered,
+                lane.owner,
+                lane.content,
+                lane.busy_ns / 1000,
+                lane.covered,
                 name=tuple(names.setdefault(lane.names[i], len(names)) for i in at.tolist()),
                 kind=tuple(kinds.setdefault(lane.kinds[i], len(kinds)) for i in at.tolist()),
                 start_ns=tuple((lane.intervals[at, 0] - window.start_ns).tolist()),
                 duration_ns=tuple(length[at].tolist()),
-                call=tuple(number.get(call_of[row], -1) for row in lane.rows[at].tolist())
-                if launched
-                else (),
+                call=tuple(call),
                 left_out=len(length) - len(at),
                 left_out_us=(lane.busy_ns - int(length[at].sum())) / 1000,
             )
@@ -289,15 +292,16 @@ _ENTRIES = 240  # of the curve
 NOT_RECORDED = m.Skipped("its traces hold no allocations (recorded without profile_memory)")
 
 
+@m.skippable
 def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
     """From STACK, whose times are no times of the workload's anyway; or from a trace that was taken
     in."""
     for name in (m.PassName.STACK, m.PassName.TRACE):
         trace = run.trace(name)
-        if not isinstance(trace, m.Skipped) and len(trace.columns.memory.at_ns):
+        if isinstance(trace, Trace) and len(trace.columns.memory.at_ns):
             return memory_curve(trace.columns, measured_in=name)
     stack = run.trace(m.PassName.STACK)
-    if isinstance(stack, m.Skipped) and not run.whole.recording.header.plan.trace_files:
+    if not isinstance(stack, Trace) and not run.whole.recording.header.plan.trace_files:
         return m.Skipped(f"allocations are recorded by STACK: {stack.reason}")
     return NOT_RECORDED
 
@@ -315,14 +319,20 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
     if not len(devices):
         return m.Skipped("nothing was allocated or freed in its median traced step")
     gpus = devices[devices != NONE]
-    device = int(np.bincount(gpus).argmax()) if len(gpus) else NONE
+    device = NONE
+    name = "cpu"
+    if len(gpus):
+        device = int(np.bincount(gpus).argmax())
+        name = f"cuda:{device}"
     mine = np.flatnonzero(points.device == device)
     mine = mine[np.argsort(points.at_ns[mine], kind="stable")]
     at = points.at_ns[mine]
     held = points.allocated_bytes[mine]
     first = int(np.searchsorted(at, start_ns))
     end = int(np.searchsorted(at, end_ns))
-    before = int(held[first - 1]) if first else int(held[first] - points.change_bytes[mine[first]])
+    before = int(held[first] - points.change_bytes[mine[first]])
+    if first:
+        before = int(held[first - 1])
     within = np.arange(first, end)
     # Of each of equal stretches of time the least and the most; of few all.
     if len(within) > _ENTRIES:
@@ -332,7 +342,7 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
             [(part[held[part].argmin()], part[held[part].argmax()]) for part in parts]
         )
     return m.MemoryCurve(
-        device="cpu" if device == NONE else f"cuda:{device}",
+        device=name,
         measured_in=measured_in,
         step=columns.name_of(mark),
         steps=steps,

@@ -81,9 +81,7 @@ def _worth(sweep: m.Sweep, size: tuple[str, ...], executions: int) -> list[m.Cel
     steps = Noise.pooled(part.means for part in parts)
     for compiles in (True, False):
         alike = [part for part in parts if part.cell.compiles is compiles]
-        starts = {
-            cold: Noise.pooled(part.firsts(cold=cold) for part in alike) for cold in (True, False)
-        }
+        starts = {cold: Noise.pooled(part.firsts(cold) for part in alike) for cold in (True, False)}
         for part in alike:
             part.noise = steps, starts
     return [_worth_of(part, eager, parts, executions) for part in parts]
@@ -100,35 +98,35 @@ class _Parts:
         medians = [median(step_us) for step_us in steps]
         self.step = spread(medians, "us")
         self.medians = dict(enumerate(medians, start=1))
-        steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
-
-        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Time:
-            name = m.PassName.COMPILE if cold else m.PassName.TIMING
-            started = (each.start_s for each in found.measured(cold=cold) if each.start_s)
-            return spread([value(calls) for calls in started], "s", name)
-
-        self.cold, self.warm = (
-            seconds(cold, lambda calls: beyond(calls, steady_s)) for cold in (True, False)
-        )
-        self.first_cold, self.first_warm = (
-            seconds(cold, lambda calls: calls[0]) for cold in (True, False)
-        )
+        self.steady_s = 0.0
+        if isinstance(self.step, m.Spread):
+            self.steady_s = self.step.median / 1e6
+        self.cold, self.first_cold = self._starts(m.PassName.COMPILE, cold=True)
+        self.warm, self.first_warm = self._starts(m.PassName.TIMING, cold=False)
         # of steps; of cold and of warm starts
         self.noise: tuple[Noise | None, dict[bool, Noise | None]] = None, {}
 
-    def firsts(self, *, cold: bool) -> list[float]:
+    def _starts(self, name: m.PassName, *, cold: bool) -> tuple[m.Time, m.Time]:
+        """Seconds beyond steady state, and of the first call."""
+        starts = [each.start_s for each in self.found.measured(cold=cold) if each.start_s]
+        whole = spread([beyond(calls, self.steady_s) for calls in starts], "s", name)
+        return whole, spread([calls[0] for calls in starts], "s", name)
+
+    def firsts(self, cold: bool) -> list[float]:
         """Seconds of the calls before steady state; all of eager's are alike, as it has no
         caches."""
-        chosen = self.found.measured(cold=cold if self.cell.compiles else None)
+        chosen = self.found.measured()
+        if self.cell.compiles:
+            chosen = self.found.measured(cold=cold)
         return [sum(each.start_s) for each in chosen if sum(each.start_s) > 0]
 
-    def sample(self, *, cold: bool) -> Sample:
+    def sample(self, cold: bool) -> Sample:
         """Steps by their means, of which cumulative seconds are made: what stalls now and then
         counts."""
         calls = max((len(each.start_s) for each in self.found.measured(cold=cold)), default=0)
         steps, starts = self.noise
         noise = starts.get(cold) or starts.get(not cold)  # one start each: as the others vary
-        return Sample(self.firsts(cold=cold), calls, self.means, noise, steps)
+        return Sample(self.firsts(cold), calls, self.means, noise, steps)
 
     @m.skippable
     def start(self) -> Estimated:
@@ -139,7 +137,7 @@ class _Parts:
         if cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
             low = low * exp(-(noise.variance**0.5))
             high = high * exp(noise.variance**0.5)
-        return m.Estimate(value=cold.median, low=low, high=high, unit="s")
+        return m.Estimate(cold.median, low, high, "s")
 
     @property
     @m.skippable
@@ -147,46 +145,35 @@ class _Parts:
         step = m.known(self.step)
         if step.samples < FEWEST_PROCESSES:
             return FEW
-        return m.Estimate(value=step.median, low=step.minimum, high=step.maximum, unit="us")
+        return m.Estimate(step.median, step.minimum, step.maximum, "us")
 
     def faster(self, other: _Parts) -> Answer:
         """Of its steps; only of two that are steady."""
         return judge(self._samples(), other._samples())
 
     def _samples(self) -> Samples:
-        assert isinstance(self.step, m.Spread)
-        return Samples(
-            median=self.step.median,
-            low=self.step.minimum,
-            high=self.step.maximum,
-            count=1,
-            processes=self.step.samples,
-            rounds=self.medians,
-        )
+        step = m.known(self.step)
+        return Samples(step.median, step.minimum, step.maximum, 1, step.samples, self.medians)
 
     def last(self, value: Callable[[m.CellTimes], Number | m.Skipped]) -> Number | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
-        found: Number | m.Skipped = NO_START
-        for each in self.found.measured():
-            if not isinstance(now := value(each), m.Skipped) or isinstance(found, m.Skipped):
-                found = now
-        return found
+        every = [value(each) for each in self.found.measured()]
+        known = [each for each in every if not isinstance(each, m.Skipped)]
+        if known:
+            return known[-1]
+        return m.first_skipped(*reversed(every), NO_START)
 
 
 def _worth_of(
     part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
 ) -> m.CellWorth:
     whole = total(part.start(), part.steady, executions)
-    made: dict[str, Estimated]
+    made = _against_eager(part, eager, executions)
+    if not isinstance(made, dict):
+        made = dict.fromkeys(AGAINST_EAGER, made)
     against = m.Judged.UNDECIDED
-    if eager is None:
-        made = dict.fromkeys(AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER)
-    elif part is eager:
-        made = dict.fromkeys(AGAINST_EAGER, ITSELF)
-    else:
-        made = _against_eager(part, eager, executions)
-        if isinstance(made["speedup"], m.Estimate):
-            against = part.faster(eager).verdict
+    if eager is not None and isinstance(made["speedup"], m.Estimate):
+        against = part.faster(eager).verdict
     next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,
@@ -208,50 +195,67 @@ def _worth_of(
     )
 
 
-def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, Estimated]:
-    step = part.steady
-    other = eager.steady
-    if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
-        return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
+@m.skippable
+def _against_eager(
+    part: _Parts, eager: _Parts | None, executions: int
+) -> dict[str, Estimated] | m.Skipped:
+    if part is eager:
+        return ITSELF
+    step = m.known(part.steady)
+    if eager is None:
+        m.known(part.start())
+        return NO_EAGER
+    by = m.known(eager.steady).value / step.value
     answer = part.faster(eager)
-    by = other.value / step.value
-    ends = (answer.interval.low, answer.interval.high) if answer.interval is not None else (by, by)
-    ratio = m.Estimate(value=by, low=min(by, ends[0]), high=max(by, ends[1]), unit="times")
+    low = high = by
+    if answer.interval is not None:
+        low = min(by, answer.interval.low)
+        high = max(by, answer.interval.high)
     cold, warm = (
-        predicted(part.sample(cold=each), eager.sample(cold=each), executions)
-        for each in (True, False)
+        predicted(part.sample(each), eager.sample(each), executions) for each in (True, False)
     )
-    pays, pays_warm = (_if_faster(each["break_even"], answer) for each in (cold, warm))
-    return {"speedup": ratio, **cold, "break_even": pays, "break_even_warm": pays_warm}
+    return {
+        "speedup": m.Estimate(by, low, high, "times"),
+        **cold,
+        "break_even": _if_faster(cold["break_even"], answer),
+        "break_even_warm": _if_faster(warm["break_even"], answer),
+    }
 
 
 def _if_faster(break_even: Estimated, answer: Answer) -> Estimated:
     """What is not known to be faster pays at no number of steps that anybody knows."""
     if answer.verdict is m.Judged.FASTER or break_even in (NO_START, ONE_START):
         return break_even
-    return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
+    if answer.verdict is m.Judged.SLOWER:
+        return NEVER
+    return NOT_KNOWN
 
 
 def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, Estimated]:
     """The fastest of the cells that start sooner, and after how many steps this one has caught up
     with it."""
-    start = part.start()
-    step = part.steady
-    if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
-        return None, m.first_skipped(start, step)
-    sooner: list[tuple[float, _Parts]] = []
+    found = _fastest_sooner(part, others)
+    if not isinstance(found, _Parts):
+        return None, found
+    pays = predicted(part.sample(cold=True), found.sample(cold=True), 1)["break_even"]
+    return found.cell, _if_faster(pays, part.faster(found))
+
+
+@m.skippable
+def _fastest_sooner(part: _Parts, others: Sequence[_Parts]) -> _Parts | m.Skipped:
+    start_s = m.known(part.start()).value
+    m.known(part.steady)
+    sooner: dict[_Parts, float] = {}
     for other in others:
         theirs = other.start()
         time = other.steady
-        if other is part or isinstance(theirs, m.Skipped) or isinstance(time, m.Skipped):
+        if not (isinstance(theirs, m.Estimate) and isinstance(time, m.Estimate)):
             continue
-        if theirs.value < start.value and other.cell.precision is part.cell.precision:
-            sooner.append((time.value, other))
+        if theirs.value < start_s and other.cell.precision is part.cell.precision:
+            sooner[other] = time.value
     if not sooner:
-        return None, m.Skipped("no other cell starts sooner")
-    _, best = min(sooner, key=lambda each: each[0])
-    pays = predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
-    return best.cell, _if_faster(pays, part.faster(best))
+        return m.Skipped("no other cell starts sooner")
+    return min(sooner, key=sooner.__getitem__)
 
 
 def beyond(calls_s: Sequence[float], steady_s: float) -> float:
@@ -272,24 +276,26 @@ def verdict(
     if not any(each.cell.compiles and each.cell.precision is m.Precision.AS_IS for each in worth):
         own = []  # eager alone has it, and stands in every grid
 
-    # with the margin for spikes; a cell whose memory is not known does not
-    def fits(each: m.CellWorth) -> bool:
-        needed = each.host_bytes if isinstance(each.device_bytes, m.Skipped) else each.device_bytes
-        return memory_bytes is None or (isinstance(needed, int) and needed * SAFETY <= memory_bytes)
-
-    fitting = [each for each in own or judged if fits(each[1])]
+    fitting = own or judged
+    of = f"for {plural(executions, 'execution')}"
+    if memory_bytes is not None:
+        fitting = [each for each in fitting if _fits(each[1], memory_bytes)]
+        of += f" in {plural(memory_bytes, 'byte')}"
     ranked = sorted(fitting, key=lambda each: each[0].value)
-    within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
-    of = f"for {plural(executions, 'execution')}{within}"
     trust = _trust(sweep, worth, recommendable=not own)
     if not ranked:
-        why = "no cell is known to fit" if judged else _why_none(sweep)
-        gone = all(each.dead or each.not_run for each in sweep.cells)
-        status = m.VerdictStatus.FAILED if gone and not judged else m.VerdictStatus.INCONCLUSIVE
+        why = "no cell is known to fit"
+        status = m.VerdictStatus.INCONCLUSIVE
+        if not judged:
+            why = _why_none(sweep)
+            if all(each.dead or each.not_run for each in sweep.cells):
+                status = m.VerdictStatus.FAILED
         text = f"No mode can be recommended {of}: {why}"
-        return m.SweepVerdict(status=status, text=text, trust=trust, best=None, runner_up=None)
+        return m.SweepVerdict(status, text, trust, None, None)
     mine, best = ranked[0]
-    name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
+    name = sweep.question.strategy
+    if not name.isidentifier():
+        name = "model"
     code = best.cell.code(name, sweep.question.device)
     times = how = ""
     if isinstance(best.speedup, m.Estimate) and best.verdict is m.Judged.FASTER:
@@ -303,16 +309,19 @@ def verdict(
     ]
     status = m.VerdictStatus.OK
     if len(ranked) == 1:
-        chosen = len(own or judged) > 1  # the others need more memory
-        can = "is known to fit" if chosen else "could be judged"
-        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
-        if not chosen:
+        can = "is known to fit"  # the others need more memory
+        if len(own or judged) == 1:
+            can = "could be judged"
             status = m.VerdictStatus.INCONCLUSIVE
-            code = code if best.cell.compiles else ""
+            if not best.cell.compiles:
+                code = ""
+        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
     else:
         theirs, second = ranked[1]
         runner_up = second.cell
-        use = f"Use {best.cell.name}" if best.cell.compiles else "Leave it uncompiled (eager)"
+        use = "Leave it uncompiled (eager)"
+        if best.cell.compiles:
+            use = f"Use {best.cell.name}"
         text = (
             f"{use} {of}: {short(mine.value)} s from a cold start{how}; "
             f"runner-up {runner_up.name}, {short(theirs.value)} s"
@@ -331,16 +340,20 @@ def verdict(
         if times:
             text += f"; a step of {names[0]} is {times} faster than in eager"
         status = m.VerdictStatus.INCONCLUSIVE
-    return m.SweepVerdict(
-        status=status, text=text, trust=trust, best=best.cell, runner_up=runner_up, code=code
-    )
+    return m.SweepVerdict(status, text, trust, best.cell, runner_up, code)
+
+
+def _fits(each: m.CellWorth, memory_bytes: int) -> bool:
+    """With the margin for spikes; a cell whose memory is not known does not."""
+    needed = each.device_bytes
+    if not isinstance(needed, int):
+        needed = each.host_bytes
+    return isinstance(needed, int) and needed * SAFETY <= memory_bytes
 
 
 def _sum(total: m.Estimate) -> Samples:
     """Of a start and of steps, each with its extremes over processes."""
-    return Samples(
-        median=total.value, low=total.low, high=total.high, count=1, processes=FEWEST_PROCESSES
-    )
+    return Samples(total.value, total.low, total.high, 1, FEWEST_PROCESSES)
 
 
 def _why_none(sweep: m.Sweep) -> str:
@@ -354,16 +367,14 @@ def _why_none(sweep: m.Sweep) -> str:
 
 def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict:
     """With what the correctness ladder found, if it was the recommended cell that climbed it."""
-    if (
-        isinstance(ladder, m.Skipped)
-        or ladder.first is None
-        or found.best is None
-        or ladder.cell != found.best.name
-    ):
+    if not isinstance(ladder, m.Ladder) or ladder.first is None or found.best is None:
         return found
-    text = f"{found.text}; but {ladder.cell} changes the results (at {ladder.first})"
-    status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
-    return replace(found, text=text, status=status)
+    if ladder.cell != found.best.name:
+        return found
+    if found.status is m.VerdictStatus.OK:
+        found = replace(found, status=m.VerdictStatus.ATTENTION)
+    changes = f"but {ladder.cell} changes the results (at {ladder.first})"
+    return replace(found, text=f"{found.text}; {changes}")
 
 
 def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], *, recommendable: bool) -> str:
@@ -378,17 +389,20 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], *, recommendable: bool)
         words = f"{short(apart)} times"
         if apart < TIMES_APART:
             words = f"{short(100 * (apart - 1), 2)} %"
-        apart_by = f", at most {words} apart" if max(counts) > 1 else ""
-        processes = "process" if max(counts) == 1 else "processes"
-        parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
+        processes = "process"
+        if max(counts) > 1:
+            processes = f"processes, at most {words} apart"
+        parts.append(f"each cell was timed in {span(counts)} {processes}")
     for each in worth:
         if each.cell.precision is not m.Precision.AS_IS and isinstance(each.speedup, m.Estimate):
             by = max(each.speedup.value, 1 / each.speedup.value)
             times = f"is {figure(by)}\N{MULTIPLICATION SIGN} {each.verdict} than eager"
             if each.verdict not in (m.Judged.FASTER, m.Judged.SLOWER):
                 times = "cannot be told from eager"
-            but = "" if recommendable else ", so it is not recommended"
-            parts.append(f"{each.cell.name} {times} and rounds differently{but}")
+            part = f"{each.cell.name} {times} and rounds differently"
+            if not recommendable:
+                part += ", so it is not recommended"
+            parts.append(part)
     late = [
         each.cell.name
         for each in sweep.cells
@@ -410,4 +424,8 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], *, recommendable: bool)
 
 
 def span(counts: Sequence[int]) -> str:
-    return f"{min(counts)} to {max(counts)}" if min(counts) != max(counts) else str(min(counts))
+    low = min(counts)
+    high = max(counts)
+    if low == high:
+        return str(low)
+    return f"{low} to {high}"

@@ -5,7 +5,7 @@ have in common."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from statistics import median
 
@@ -57,16 +57,8 @@ def spread(
     if not samples:
         return m.Skipped(f"{measured_in.upper()} has no sample")
     ordered = sorted(samples)
-    return m.Spread(
-        median=_percentile(ordered, 0.5),
-        p10=_percentile(ordered, LOW),
-        p90=_percentile(ordered, HIGH),
-        minimum=ordered[0],
-        maximum=ordered[-1],
-        samples=len(ordered),
-        unit=unit,
-        measured_in=measured_in,
-    )
+    middle, low, high = (_percentile(ordered, share) for share in (0.5, LOW, HIGH))
+    return m.Spread(middle, low, high, ordered[0], ordered[-1], len(ordered), unit, measured_in)
 
 
 def _percentile(ordered: Sequence[float], fraction: float) -> float:
@@ -90,7 +82,7 @@ def long_steps(samples: Sequence[float]) -> m.LongSteps | None:
         return None
     longest = sorted(samples, reverse=True)
     steps = 1 + next(at for at, us in enumerate(accumulate(longest)) if us >= half_us)
-    return m.LongSteps(steps=steps, of=len(samples), longest_us=longest[0])
+    return m.LongSteps(steps, len(samples), longest[0])
 
 
 @m.skippable
@@ -117,11 +109,13 @@ def slow_first_words(ratio: float) -> str:
 @m.skippable
 def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Seconds a whole evaluation."""
-    return _whole_time(m.known(timing).evaluation_s)
+    return _seconds(m.known(timing).evaluation_s, NO_EVALUATION)
 
 
-def _whole_time(evaluation_s: Sequence[float]) -> m.Time:
-    return spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION
+def _seconds(samples: Sequence[float], without: m.Skipped) -> m.Time:
+    if not samples:
+        return without
+    return spread(samples, "s")
 
 
 @m.skippable
@@ -156,14 +150,14 @@ def throughput(time_a_unit: m.Time, unit: m.WorkUnit) -> m.Time:
     if time.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
-        median=1000 / time.median,
-        p10=1000 / time.p90,
-        p90=1000 / time.p10,
-        minimum=1000 / time.maximum,
-        maximum=1000 / time.minimum,
-        samples=time.samples,
-        unit=unit.rate,
-        measured_in=time.measured_in,
+        1000 / time.median,
+        1000 / time.p90,
+        1000 / time.p10,
+        1000 / time.maximum,
+        1000 / time.minimum,
+        time.samples,
+        unit.rate,
+        time.measured_in,
     )
 
 
@@ -177,16 +171,17 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
     costs: list[m.ObserverCost] = []
     for name in m.PASSES:
         steps: Sequence[float] = getattr(run.left_by(name), "watched_us", ())
-        if not steps:
-            continue
-        if isinstance(bare, m.Skipped):
-            ratio: m.Figure = m.Skipped(f"TIMING has no step to compare with: {bare.reason}")
-        elif bare.median <= 0:
-            ratio = m.Skipped("TIMING's median step is zero")
-        else:
-            ratio = _percentile(sorted(steps), 0.5) / bare.median
-        costs.append(m.ObserverCost(observer=name, ratio=ratio, samples=len(steps)))
+        if steps:
+            costs.append(m.ObserverCost(name, _over_bare(steps, bare), len(steps)))
     return tuple(costs)
+
+
+def _over_bare(steps_us: Sequence[float], bare: m.Time) -> m.Figure:
+    if not isinstance(bare, m.Spread):
+        return m.Skipped(f"TIMING has no step to compare with: {bare.reason}")
+    if bare.median <= 0:
+        return m.Skipped("TIMING's median step is zero")
+    return _percentile(sorted(steps_us), 0.5) / bare.median
 
 
 AGAIN = "profile it several times: a script takes no --rounds"
@@ -205,6 +200,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     if not run.rounds:
         return ONE_ROUND
     warm = run.timed_rounds.values()
+    first_call_s = tuple(found.first_call_s for found in warm)
     timed = [m.known(run.timing), *(found.timing for found in warm)]
     each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
@@ -215,27 +211,28 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         numbers=(1, *run.timed_rounds),
         step_us=step_us,
         evaluation_s=evaluation_s,
-        warm_first_call_s=tuple(found.first_call_s for found in warm),
+        warm_first_call_s=first_call_s,
         step=spread(step_us, "us"),
-        evaluation_time=_whole_time(evaluation_s),
+        evaluation_time=_seconds(evaluation_s, NO_EVALUATION),
         # By the units of the first round: each evaluation is the whole of the same work, and each
         # step as much.
         per_unit=_unit_time(run, step_us, evaluation_s),
-        warm_first_call=spread([found.first_call_s for found in warm], "s") if warm else COLD,
+        warm_first_call=_seconds(first_call_s, COLD),
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
-        lost=tuple(
-            f"round {record.number} "
-            + (
-                "ended without writing its times"
-                if record.exit.outcome == m.Outcome.OK
-                else record.exit.words
-            )
-            for record in run.rounds
-            if isinstance(record.measured, m.Skipped)
-        ),
+        lost=tuple(_lost(run)),
     )
+
+
+def _lost(run: m.RunRecord) -> Iterator[str]:
+    for record in run.rounds:
+        if record.number in run.timed_rounds:
+            continue
+        why = record.exit.words
+        if record.exit.outcome == m.Outcome.OK:
+            why = "ended without writing its times"
+        yield f"round {record.number} {why}"
 
 
 def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
@@ -246,9 +243,8 @@ def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     for group in timing.step_us:
         apart = size * max(1, -(-len(group) // (size * _SLICES)))
         slices += [group[at : at + size] for at in range(0, len(group), apart)]
-    return m.TakenInTurn(
-        step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s
-    )
+    step_us = tuple(_digits(median(each)) for each in slices)
+    return m.TakenInTurn(step_us, timing.evaluation_s)
 
 
 @m.skippable
@@ -262,8 +258,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     every = list[float]()
     for number, timing in timed.items():
         steps = timing.every_us
-        time = spread(steps, "us")
-        if isinstance(time, m.Skipped):
+        if not steps:
             continue
         every += steps
         size = -(-len(steps) // entries)
@@ -271,7 +266,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
         processes.append(
             m.ProcessSteps(
                 number=number,
-                time=time,
+                time=m.known(spread(steps, "us")),
                 evaluations=tuple(len(group) for group in timing.step_us),
                 every=size,
                 low_us=tuple(_digits(part[0]) for part in parts),
@@ -318,7 +313,7 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 Timed = tuple[m.RunReport, m.Spread]
 
 
-class Ranked(m.Model):
+class Ranked(m.Model, kw_only=False):
     """The runs by the time that ranks them, the fastest first, and what the judge says of each
     other one against it."""
 
@@ -345,13 +340,12 @@ def ranked(runs: m.Runs) -> Ranked | None:
     stepped = [run for run, _ in per_step]
     if not stepped or all(run.script is not None and run.script.is_one_window for run in stepped):
         return None
-    alike = not any(map(evaluates, stepped)) or len({run.key.strategy for run in stepped}) == 1
-    return _in_order(per_step, PER_STEP) if alike else None
+    if any(map(evaluates, stepped)) and len({run.key.strategy for run in stepped}) > 1:
+        return None
+    return _in_order(per_step, PER_STEP)
 
 
-def whole_jobs(
-    sound: m.Runs,
-) -> tuple[tuple[list[Timed], Unit], ...]:
+def whole_jobs(sound: m.Runs) -> tuple[tuple[list[Timed], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
         (timed(sound, uncounted_evaluation), PER_EVALUATION),
@@ -365,7 +359,7 @@ def _in_order(found: Sequence[Timed], unit: Unit) -> Ranked:
     )
     (first, _), *others = runs
     answers = tuple(held(first, run, unit) for run, _ in others)
-    return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
+    return Ranked(unit, len(rounds) == len(found), tuple(runs), answers)
 
 
 def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
@@ -374,6 +368,7 @@ def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
     return tuple(replace(run, speedup=_speedup(run, baseline)) for run in runs)
 
 
+@m.skippable
 def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
     if baseline is None and run.script is None:
         both = f"--mode {run.key.mode} --mode {m.EAGER}"
@@ -386,48 +381,48 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
         return m.Skipped("results differ")
     found = ranked([baseline, run])
     if found is None or len(found.runs) < 2:
-        if isinstance(run.step, m.Skipped):
-            return run.step
-        if isinstance(baseline.step, m.Skipped):
+        m.known(run.step)
+        if not isinstance(baseline.step, m.Spread):
             return m.Skipped(f"the baseline has no time: {baseline.step.reason}")
         return m.Skipped(STEPS_DIFFER)
     taken = {each.key: time for each, time in found.runs}
-    unit = found.unit
     mine = taken[run.key]
     theirs = taken[baseline.key]
     if mine.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no ratio")
     fewest = min(mine.samples, theirs.samples)
-    answer = held(run, baseline, unit)
-    once = m.Skipped(plural(fewest, "sample"))
-    processes = f", {fewest} processes" if found.in_rounds else ""
-    return m.Speedup(
-        ratio=theirs.median / mine.median,
-        low=answer.interval.low if answer.interval else once,
-        high=answer.interval.high if answer.interval else once,
-        basis=f"{'step' if unit is PER_STEP else 'whole evaluation'}{processes}",
-        verdict=answer.verdict,
-    )
+    basis = "whole evaluation"
+    if found.unit is PER_STEP:
+        basis = "step"
+    if found.in_rounds:
+        basis += f", {fewest} processes"
+    answer = held(run, baseline, found.unit)
+    low: m.Figure = m.Skipped(plural(fewest, "sample"))
+    high = low
+    if answer.interval:
+        low = answer.interval.low
+        high = answer.interval.high
+    return m.Speedup(theirs.median / mine.median, low, high, basis, answer.verdict)
 
 
 def counted_evaluation(run: m.RunReport) -> m.Time:
     """What a unit of a whole evaluation takes; steps are compared as they stand."""
-    return run.per_unit if run.counts_units else m.Skipped("the evaluation counts no units of work")
+    if run.counts_units:
+        return run.per_unit
+    return m.Skipped("the evaluation counts no units of work")
 
 
 def uncounted_evaluation(run: m.RunReport) -> m.Time:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what
     compares."""
-    return (
-        m.Skipped("the evaluation counts its units of work")
-        if run.counts_units
-        else run.evaluation_time
-    )
+    if run.counts_units:
+        return m.Skipped("the evaluation counts its units of work")
+    return run.evaluation_time
 
 
 def evaluates(run: Run) -> bool:
     """Whether it has, or should have, a whole evaluation."""
-    return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
+    return isinstance(run.evaluation_time, m.Spread) or isinstance(run.evaluation, m.Evaluation)
 
 
 def timed(runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]) -> list[Timed]:
@@ -437,7 +432,7 @@ def timed(runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]) -> list[Timed
 # ---------------------------------------------------------------- what the judge is asked
 
 
-class RunTimes(m.Model):
+class RunTimes(m.Model, kw_only=False):
     """The times of a run before it has a report."""
 
     key: m.RunKey
@@ -455,39 +450,38 @@ class RunTimes(m.Model):
 
     @classmethod
     def of(cls, run: m.RunRecord) -> RunTimes:
-        return cls(
-            key=run.key,
-            step=step_time(run.timing),
-            evaluation_time=evaluation_time(run.timing),
-            per_unit=unit_time(run),
-            rounds=rounds(run),
-            evaluation=run.evaluation,
-            unit=run.unit,
-            script=run.script,
-        )
+        timing = run.timing
+        times = step_time(timing), evaluation_time(timing), unit_time(run)
+        return cls(run.key, *times, rounds(run), run.evaluation, run.unit, run.script)
 
 
 Run = m.RunReport | RunTimes
 
 
+@m.otherwise(None)
 def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
-    if isinstance(run.rounds, m.Skipped):
+    found = m.known(unit.of(m.known(run.rounds)))
+    if found.samples < FEWEST_ROUNDS:
         return None
-    found = unit.of(run.rounds)
-    return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
+    return found
 
 
+@m.otherwise(())
 def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[float]:
     """A time of each round, or of each piece of one."""
     if unit == PER_STEP:
         return took.step_us
     if unit == PER_EVALUATION:
         return took.evaluation_s
+    times_ms = [us / 1000 for us in took.step_us]
+    units = run.unit.per_step
     if took.evaluation_s:
-        units = run.evaluation.units if isinstance(run.evaluation, m.Evaluation) else 0
-        return [1000 * seconds / units for seconds in took.evaluation_s] if units else ()
-    return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
+        times_ms = [1000 * seconds for seconds in took.evaluation_s]
+        units = m.known(run.evaluation).units
+    if not units:
+        return ()
+    return [ms / units for ms in times_ms]
 
 
 @m.skippable
@@ -506,10 +500,12 @@ def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
 
 def within_process(time: m.Spread, unit: Unit) -> Samples:
     """Steps are many and have outliers, whole evaluations are few and all of them count."""
-    low, high = (time.p10, time.p90) if unit == PER_STEP else (time.minimum, time.maximum)
-    return Samples(
-        median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median}
-    )
+    low = time.minimum
+    high = time.maximum
+    if unit == PER_STEP:
+        low = time.p10
+        high = time.p90
+    return Samples(time.median, low, high, time.samples, rounds={1: time.median})
 
 
 def said(time: m.Spread, unit: Unit) -> str:
@@ -561,12 +557,9 @@ def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.S
     return m.known(unit.of(run)), m.known(unit.of(other))
 
 
+@m.otherwise(Unknown(Doubt.NO_TIME))
 def held(run: Run, other: Run, unit: Unit) -> Answer:
-    mine = samples(run, unit)
-    theirs = samples(other, unit)
-    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
-        return Unknown(Doubt.NO_TIME)
-    return judge(mine, theirs)
+    return judge(m.known(samples(run, unit)), m.known(samples(other, unit)))
 
 
 def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
@@ -583,6 +576,10 @@ def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
         why = Doubt.STRADDLES
     else:
         why = Doubt.OVERLAP
+    low = high = ""
+    if answer.interval:
+        low = figure(answer.interval.low)
+        high = figure(answer.interval.high)
     noisy = max(sides, key=lambda name: sides[name].variation)
     ranges = " vs ".join(unit.ends(side) for side in sides.values())
     sentence = why.format(
@@ -592,11 +589,12 @@ def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
         noisy=noisy,
         variation=figure(sides[noisy].variation),
         ranges=f"{ranges} {unit.name}",
-        low=figure(answer.interval.low) if answer.interval else "",
-        high=figure(answer.interval.high) if answer.interval else "",
+        low=low,
+        high=high,
         rounds=" + ".join(str(len(side.rounds)) for side in sides.values()),
     )
     if why is not Doubt.CLOSE:
         return sentence
-    is_script = any(each.script is not None for each in (run, other))
-    return f"{sentence}; {AGAIN if is_script else 'add --rounds 3'}"
+    if run.script is None and other.script is None:
+        return f"{sentence}; add --rounds 3"
+    return f"{sentence}; {AGAIN}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -73,13 +72,17 @@ class Extent(m.Model):
 
     def share(self, us: float) -> str:
         """Say how much of the step it is, or of what stands for it."""
-        traced = "" if m.PassName.TIMING in self.measured_in else "traced "
-        return f"{100 * us / self.step_us:.0f} % of the {self.whole or traced + self.per}"
+        whole = self.per
+        if m.PassName.TIMING not in self.measured_in:
+            whole = f"traced {whole}"
+        return f"{100 * us / self.step_us:.0f} % of the {self.whole or whole}"
 
     def saving(self, us: float, how: str) -> m.Saving | m.Skipped:
         if self.unlike:
             return m.Skipped(self.unlike)
-        per = m.MEAN_STEP if self.whole else self.per
+        per = self.per
+        if self.whole:
+            per = m.MEAN_STEP
         return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=per)
 
 
@@ -141,7 +144,9 @@ class TracedSteps:
         theirs."""
         calls = self.columns.named(*_RNN)
         launched = self.launched_under(calls | self.columns.named(_CUDNN_RNN))
-        return int(calls.sum()) / len(self.steps) if launched.mean() >= WORTH_SHARE else 0.0
+        if launched.mean() < WORTH_SHARE:
+            return 0.0
+        return int(calls.sum()) / len(self.steps)
 
     @cached_property
     def _step(self) -> Indices:
@@ -157,11 +162,8 @@ class TracedSteps:
     @cached_property
     def busy_us(self) -> float:
         """Two kernels at once count once."""
-        return (
-            timeline.union_ns(timeline.intervals_of(self.columns, self.work.events))
-            / 1000
-            / len(self.steps)
-        )
+        busy = timeline.intervals_of(self.columns, self.work.events)
+        return timeline.union_ns(busy) / 1000 / len(self.steps)
 
     @property
     def without_work_us(self) -> float:
@@ -183,10 +185,8 @@ class TracedSteps:
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
         """Which events of ``work`` have it in their name."""
-        known = np.array(
-            [pattern.search(name) is not None for name in self.columns.names], np.bool_
-        )
-        found: Mask = known[self.columns.name[self.work.events]]
+        matches = [pattern.search(name) is not None for name in self.columns.names]
+        found: Mask = np.array(matches, np.bool_)[self.columns.name[self.work.events]]
         return found
 
     def idle_us(self, spans: Indices) -> float:
@@ -223,7 +223,7 @@ def _is_in_all(name: int, number: int, counts: Sequence[Counter[int]]) -> bool:
     return all(each[name] == number for each in counts)
 
 
-def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.NDArray[np.int64]:
+def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> timeline.Intervals:
     """The part of every one of ``others`` that each of the disjoint, ordered intervals holds; shape
     [k, 2]."""
     if not len(disjoint) or not len(others):
@@ -249,19 +249,22 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if not len(work.events):
         return m.Skipped("nothing ran on a GPU in the traced steps")
     intervals = timeline.intervals_of(columns, work.events)
-    marked = timeline.profiler_steps(columns)
-    number = len(marked)
-    window = timeline.window_of(marked if number else intervals)
-    steps = marked if number else timeline.as_intervals([(window.start_ns, window.end_ns)])
-    timing = run.record.timing if number else m.Skipped("TIMING times steps, and TRACE marks none")
-    samples = timing.every_us if isinstance(timing, m.TimingPass) else []
+    steps = timeline.profiler_steps(columns)
+    number = len(steps)
+    samples: list[float] = []
+    # TIMING times steps
+    if number and isinstance(run.record.timing, m.TimingPass):
+        samples = run.record.timing.every_us
+    if not number:
+        all_work = timeline.window_of(intervals)
+        steps = timeline.as_intervals([(all_work.start_ns, all_work.end_ns)])
+    window = timeline.window_of(steps)
     ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
-    extent = Extent(
-        steps=number,
-        step_us=statistics.median(samples) if samples else traced_us,
-        measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
-    )
+    extent = Extent(steps=number, step_us=traced_us, measured_in=(m.PassName.TRACE,))
+    if samples:
+        both = m.PassName.TIMING, m.PassName.TRACE
+        extent = replace(extent, step_us=statistics.median(samples), measured_in=both)
     if number:
         extent = replace(extent, per="step", words=plural(number, "step"))
     found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
@@ -277,11 +280,11 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     return dataclasses.replace(found, extent=replace(extent, measured_in=(m.PassName.TRACE,)))
 
 
+@m.otherwise("")
 def unlike(run: RunEvidence) -> str:
     """Say why the traced steps do not stand for TIMING's median step, or are no steps of the run;
     empty where they do, or where one of them is missing."""
-    traced = run.once(traced_steps)
-    return "" if isinstance(traced, m.Skipped) else traced.extent.unlike
+    return m.known(run.once(traced_steps)).extent.unlike
 
 
 def _another_kind(run: RunEvidence) -> str:
@@ -293,7 +296,8 @@ def _another_kind(run: RunEvidence) -> str:
 
 def _unlike(found: TracedSteps, trace: m.TracePass | m.Skipped, samples: list[float]) -> str:
     """The traced steps are a few in a row, and TIMING's are many of another process."""
-    mean_us, median_us = statistics.fmean(found.work_us), statistics.median(found.work_us)
+    mean_us = statistics.fmean(found.work_us)
+    median_us = statistics.median(found.work_us)
     if max(mean_us, median_us) > LEVEL_WITHIN * min(mean_us, median_us):
         each = f"{_ms(mean_us)} ms of GPU work on average, {_ms(median_us)} ms in the median one"
         return f"the traced steps differ: {each}"
@@ -301,7 +305,9 @@ def _unlike(found: TracedSteps, trace: m.TracePass | m.Skipped, samples: list[fl
     low, high = np.percentile(samples, (10, 90))
     if high > NOISY * low > 0 and found.busy_us < m.GPU_BOUND * step_us:
         return f"step times varied {high / low:.1f}× within the run (p90 over p10)"
-    bare_us = None if isinstance(trace, m.Skipped) else trace.bare_us
+    bare_us = None
+    if isinstance(trace, m.TracePass):
+        bare_us = trace.bare_us
     # kgprof's listeners may make the steps of TRACE's process longer, but never shorter; where the
     # CPU runs ahead, the GPU's work is the longer one
     if bare_us is not None and step_us >= APART * max(bare_us, found.busy_us):

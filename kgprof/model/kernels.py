@@ -49,7 +49,7 @@ class Bound(StrEnum):
     IMPOSSIBLE = "above the ceiling"
 
 
-class Ceiling(Model):
+class Ceiling(Model, kw_only=False):
     """What the card was measured to do at most, in ``unit``; the median is what kernels are held
     against."""
 
@@ -63,7 +63,7 @@ class Ceiling(Model):
     how: str
 
 
-class KernelLaunches(Model):
+class KernelLaunches(Model, kw_only=False):
     """All launches of one kernel that were alike: the same grid and block, registers, bytes and
     operations."""
 
@@ -92,7 +92,7 @@ class KernelLaunches(Model):
     of_ceiling: float | Skipped
 
 
-class BoundTotal(Model):
+class BoundTotal(Model, kw_only=False):
     what: str  # KernelLaunches.bound, or why there is none
     total_us: float
 
@@ -117,7 +117,7 @@ class Roofline(Tagged):
         return sum(total.total_us for total in self.placed)
 
 
-class Lane(Model):
+class Lane(Model, kw_only=False):
     """What one thread, stream or device did in a step: one entry an event in each column, in the
     order of their start. The events are disjoint; with those left out they add up to ``busy_us``.
     """
@@ -189,7 +189,7 @@ class MemoryCurve(Tagged):
         fit(self.at_us, self.allocated_bytes)
 
 
-class StepPart(Model):
+class StepPart(Model, kw_only=False):
     """Microseconds a step, by step."""
 
     name: str
@@ -227,7 +227,7 @@ class KernelKind(StrEnum):
     OTHER = "other"
 
 
-class KernelRow(Model):
+class KernelRow(Model, kw_only=False):
     name: str
     kind: KernelKind
     generator: str  # "aten", "triton", "cpp", "library", "memcpy", "memset", "framework"
@@ -252,13 +252,13 @@ class KindOverride(Model, kw_only=False):
     kernels: int = 0  # rows of this Profile that it decided
 
 
-class KindTotal(Model):
+class KindTotal(Model, kw_only=False):
     kind: KernelKind
     count: int
     total_us: float
 
 
-class GeneratorTotal(Model):
+class GeneratorTotal(Model, kw_only=False):
     # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
     generator: str
     names: int
@@ -266,7 +266,7 @@ class GeneratorTotal(Model):
     total_us: float
 
 
-class FusedGraph(Model):
+class FusedGraph(Model, kw_only=False):
     """A compiled graph, and what TRACE says of the region that runs it."""
 
     work: GraphWork
@@ -277,7 +277,7 @@ class FusedGraph(Model):
     of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
 
 
-class Fusion(Tagged):
+class Fusion(Tagged, kw_only=False):
     graphs: tuple[FusedGraph, ...]
     kernels: float | Skipped  # a step, in TRACE, without copies
     eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
@@ -291,7 +291,7 @@ BETWEEN_COPIES = "(between copies from pageable memory)"  # from one such copy t
 READS_ON_CPU = "(reads of tensors on the CPU)"
 
 
-class HostSpan(Model):
+class HostSpan(Model, kw_only=False):
     name: str  # of the innermost span in the trace
     total_us: float
     on_cpu: bool = False  # operators that launch nothing, of so long that they compute on the CPU
@@ -301,7 +301,7 @@ class HostSpan(Model):
         return f"{self.name}, which launches nothing" if self.on_cpu else self.name
 
 
-class DeviceIdle(Tagged):
+class DeviceIdle(Tagged, kw_only=False):
     """The part of the window in which the device did nothing. ``total_us`` is the sum of the four
     causes."""
 
@@ -316,7 +316,7 @@ class DeviceIdle(Tagged):
     copy_launch_us: float = 0.0
 
 
-class SpanTotal(Model):
+class SpanTotal(Model, kw_only=False):
     """Device time that was launched inside a span of the host's."""
 
     span: str
@@ -343,7 +343,7 @@ class LaunchQueue(Tagged):
     empty_share: float  # of the window: nothing was waiting, 0..1
 
 
-class InputCopies(Tagged):
+class InputCopies(Tagged, kw_only=False):
     """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay
     where it reads."""
 
@@ -410,7 +410,7 @@ class KernelBreakdown(Tagged, tag="kernels"):
 Kernels = KernelBreakdown | Skipped
 
 
-class StackFrame(Model, array_like=True):
+class StackFrame(Model, array_like=True, kw_only=False):
     """What a node of a FlameGraph is: a function, an operator, a span.
 
     ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module,
@@ -423,7 +423,7 @@ class StackFrame(Model, array_like=True):
     kind: str
 
 
-class StackFunction(Model):
+class StackFunction(Model, kw_only=False):
     """One frame over the whole tree, before anything was pruned."""
 
     frame: int
@@ -525,7 +525,7 @@ class Holistic(Tagged):
     ranks: tuple[HolisticRank, ...]
 
 
-class HolisticFigure(Model):
+class HolisticFigure(Model, kw_only=False):
     """One figure of a trace, ours and HTA's."""
 
     name: str
@@ -576,7 +576,7 @@ class RankLoad(Model):
     copies_us: float = 0.0  # of ``compute_us``, covered by copies alone
 
 
-class CollectiveWait(Model):
+class CollectiveWait(Model, kw_only=False):
     """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait
     after the first."""
 

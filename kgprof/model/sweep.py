@@ -333,7 +333,7 @@ class SweepQuestion(Model):
     warmup: int
 
 
-class Estimate(Tagged):
+class Estimate(Tagged, kw_only=False):
     """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of
     predictions."""
 
@@ -381,7 +381,7 @@ class CellWorth(Model):
     verdict: Judged = Judged.UNDECIDED  # of its step against eager's
 
 
-class SweepVerdict(Model):
+class SweepVerdict(Model, kw_only=False):
     status: VerdictStatus
     text: str
     trust: str  # how far to rely on it

@@ -7,7 +7,7 @@ from kgprof.model.structs import Amount, Count, Location, Model, Skipped, Tagged
 from kgprof.wording import figure
 
 
-class Spread(Tagged):
+class Spread(Tagged, kw_only=False):
     """A measured quantity: median and spread of ``samples`` values from one pass."""
 
     median: float
@@ -23,7 +23,7 @@ class Spread(Tagged):
 Time = Spread | Skipped
 
 
-class LongSteps(Model):
+class LongSteps(Model, kw_only=False):
     """The fewest steps that half of the time of all steps lies in, where the median step times
     their number is less than half of it."""
 
@@ -47,7 +47,7 @@ class TrainingPhase(StrEnum):
     OTHER = "other"  # Python between the operators
 
 
-class PhaseTime(Model):
+class PhaseTime(Model, kw_only=False):
     """Microseconds a step of TRACE, so under the profiler: the CPU's are longer than without it."""
 
     phase: TrainingPhase
@@ -62,7 +62,7 @@ class TrainingPhases(Tagged, tag="training_phases"):
     backward_passes: int = 1  # before each optimizer step; more are gradient accumulation
 
 
-class TakenInTurn(Model):
+class TakenInTurn(Model, kw_only=False):
     """A round that was timed slice by slice beside another process: its slice k is the same work at
     the same time as the other one's slice k."""
 
@@ -135,7 +135,7 @@ class Judged(StrEnum):
     UNDECIDED = "not decided"
 
 
-class Speedup(Tagged):
+class Speedup(Tagged, kw_only=False):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
@@ -153,7 +153,7 @@ class Speedup(Tagged):
         return self.verdict in (Judged.FASTER, Judged.SLOWER)
 
 
-class ObserverCost(Model):
+class ObserverCost(Model, kw_only=False):
     """A pass's own step time over TIMING's: what watching cost."""
 
     observer: PassName
@@ -161,7 +161,7 @@ class ObserverCost(Model):
     samples: int
 
 
-class BreakEven(Tagged):
+class BreakEven(Tagged, kw_only=False):
     """From when on compiling has paid for itself."""
 
     steps: float

@@ -28,7 +28,9 @@ def named(value: T, kind: type[T]) -> T:
 def _numbers() -> dict[str, str]:
     """By the file name of each cell that has run here, with its folder and without."""
     ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = None
+    if ipython is not None:
+        shell = ipython.get_ipython()
     label: Any = getattr(getattr(shell, "compile", None), "format_code_name", None)
     if label is None:
         return {}

@@ -64,14 +64,14 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import syncs
 
-        self._demand("no GPU sync", syncs.WAITING, notes=notes, compiled=False)
+        self._demand("no GPU sync", syncs.WAITING, notes, compiled=False)
 
     def no_recompiles(self, *, notes: bool = False) -> None:
         """No compilation after warm-up of what had been compiled before."""
         __tracebackhide__ = True
         from kgprof.collectors import recompiles
 
-        self._demand("no recompiles", recompiles.RULES, notes=notes)
+        self._demand("no recompiles", recompiles.RULES, notes)
 
     def no_graph_breaks(self, *, notes: bool = False) -> None:
         """Nor a function that fell back to eager."""
@@ -84,7 +84,7 @@ class Guard:
             *runs_eagerly.RULES,
             *compilations.RULES,
         )
-        self._demand("each function is one graph", rules, notes=notes)
+        self._demand("each function is one graph", rules, notes)
 
     def stable_addresses(self, *, notes: bool = False) -> None:
         """Declared buffers, results that come back as inputs and inputs of CUDA graphs lie where
@@ -92,7 +92,7 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import addresses
 
-        self._demand("tensors keep their addresses", addresses.RULES, notes=notes, or_buffers=True)
+        self._demand("tensors keep their addresses", addresses.RULES, notes, or_buffers=True)
 
     def no_aliasing(self, *, notes: bool = True) -> None:
         """No result shares memory with an argument or with another, and no input that is written
@@ -101,21 +101,21 @@ class Guard:
         __tracebackhide__ = True
         from kgprof.collectors import aliases
 
-        self._demand("no shared memory", aliases.RULES, notes=notes)
+        self._demand("no shared memory", aliases.RULES, notes)
 
     def no_mutation(self, *, notes: bool = False) -> None:
         """Compiled code writes into no argument and no captured tensor."""
         __tracebackhide__ = True
         from kgprof.collectors import mutations
 
-        self._demand("compiled code does not write to its inputs", mutations.RULES, notes=notes)
+        self._demand("compiled code does not write to its inputs", mutations.RULES, notes)
 
     def _demand(
         self,
         demand: str,
         rules: tuple[m.Rule, ...],
-        *,
         notes: bool,
+        *,
         compiled: bool = True,
         or_buffers: bool = False,
     ) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from kgprof.export.speedscope import speedscope
-from kgprof.measures.host_stacks import HOST_CATEGORIES, Change, Frame, Nesting, Track, nesting
+from kgprof.measures.host_stacks import Change, Frame, Nesting, Track, nesting
+from kgprof.measures.idle import HOST_CATEGORIES
 from kgprof.reading import kineto, timeline
 from tests.analysis.events import event, write
 
