@@ -5,7 +5,7 @@ The page shows more of everything, and draws (render/page.py).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ _METRICS = 8  # columns of the table of runs
 _KERNELS = 10  # rows of kernels; the page holds more
 _LINES = 5  # of them with the lines that they compute
 _NAME = 60  # characters of a kernel, more where two would look alike
-_ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
+_ON_THE_PAGE: tuple[str, ...] = ("dropped",)  # keys of columns that are nowhere else
 _NARROW = ("first call",)  # of those that a terminal has no room for
 _RANGES = (
     f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples"
@@ -106,7 +106,9 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
 
 
 def _timed(profile: m.Profile, wide: bool) -> Section:
-    hidden = _ON_THE_PAGE if wide else (*_ON_THE_PAGE, *_NARROW)
+    hidden = _ON_THE_PAGE
+    if not wide:
+        hidden += _NARROW
     shown = [column for column in summary.columns(profile) if column.key not in hidden]
     table = summary.run_table(profile.runs, shown[:_METRICS], "")
     ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
@@ -153,18 +155,18 @@ def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
     if not wide or beyond <= 0:
         yield _listed(title, groups, profile)
         return
-    unlisted = beyond - _MORE_FINDINGS
-    only = f", {unlisted:,} of them in report.json only" if unlisted > 0 else ""
-    yield _listed(title, groups[:FINDINGS], profile, f"{beyond:,} more below{only}")
+    more = f"{beyond:,} more below"
+    if beyond > _MORE_FINDINGS:
+        more += f", {beyond - _MORE_FINDINGS:,} of them in report.json only"
+    yield _listed(title, groups[:FINDINGS], profile, more)
 
 
 def _accepted(profile: m.Profile) -> Iterator[Section]:
     groups = [group for group in grouped(profile.findings) if group.first.accepted]
-    entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [
         f"expired on {entry.expires}: {entry.rule} in {entry.file} {entry.function} "
         f"({entry.owner}: {entry.reason})"
-        for entry in entries
+        for entry in (profile.gate or profile).accepted
         if entry.status is m.AcceptedStatus.EXPIRED
     ]
     blocks: list[Block] = []
@@ -259,12 +261,15 @@ def _checked(profile: m.Profile) -> Iterator[Section]:
 
 def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
     """What compiling made of each graph."""
-    for title, blocks in (
+    parts: Sequence[tuple[str, Iterable[Block]]] = (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
         ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
         ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs)),
-    ):
-        shown = [block if wide else _narrow(block) for block in blocks]
+    )
+    for title, blocks in parts:
+        shown = [*blocks]
+        if not wide:
+            shown = [*map(_narrow, shown)]
         if shown:
             yield Section(title, shown, folded=True)
 
@@ -332,21 +337,24 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
 def _side(side: m.ComparedSide) -> str:
     made = [side.created_utc]
     if side.commit:
-        dirty = " with local changes" if side.git_dirty is True else ""
-        made.append(f"commit {side.commit[:12]}{dirty}")
+        commit = f"commit {side.commit[:12]}"
+        if side.git_dirty is True:
+            commit += " with local changes"
+        made.append(commit)
     return f"{side.source} ({', '.join(made)})"
 
 
 def _causes(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     if not found.causes:
         return
-    worse = any(not isinstance(run.explained_us, m.Skipped) for run in found.runs)
     root = profile.environment.source_root
     causes = _points(
         (compare_words.caused(cause, found, root) for cause in found.causes), numbered=True
     )
     notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
-    title = "Likely cause" if worse else "Changes"
+    title = "Likely cause"
+    if all(isinstance(run.explained_us, m.Skipped) for run in found.runs):
+        title = "Changes"
     yield Section(title, (causes, *compare_words.accounts(found), *notes), noun="causes")
 
 
@@ -385,9 +393,10 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
                 [_note(members) for _, members in shown],
                 struck=title == "Fixed",
             )
-            more = len(groups) - FINDINGS
-            rest = (f"{more:,} more in the report",) if more > 0 else ()
-            yield Section(title, (listed, *rest), noun="findings")
+            blocks: list[Block] = [listed]
+            if len(groups) > FINDINGS:
+                blocks.append(f"{len(groups) - FINDINGS:,} more in the report")
+            yield Section(title, blocks, noun="findings")
 
 
 def _note(members: list[m.ComparedFinding]) -> str:

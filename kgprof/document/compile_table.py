@@ -59,17 +59,21 @@ def compile_table(runs: m.Runs) -> Table:
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
     for _, run, compiled in found:
-        seconds = [
-            c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)
-        ]
-        later = compiled.steady
+        durations = (each.duration_s for each in compiled.compilations)
+        seconds = [each for each in durations if not isinstance(each, m.Skipped)]
+        total = DASH
+        if seconds:
+            total = figure(sum(seconds))
+        later = timed(compiled.steady, 1e-3)
+        if not later.measured:
+            later = Cell(later.title)
         rows.append(
             [
                 run.key.slug,
                 number(compiled.first_call_s),
                 count(len(compiled.compilations)),
-                figure(sum(seconds)) if seconds else DASH,
-                later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3),
+                total,
+                later,
             ]
         )
     headings = [
@@ -137,7 +141,13 @@ def _seconds(stages: m.CompileStages) -> Sequence[float]:
 
 
 def _figures(seconds: Sequence[float]) -> Sequence[str]:
-    return ["< 0.001" if 0 < value < 0.001 else figure(value) for value in seconds]
+    return [*map(_stage_s, seconds)]
+
+
+def _stage_s(value: float) -> str:
+    if 0 < value < 0.001:
+        return "< 0.001"
+    return figure(value)
 
 
 def stage_table(runs: m.Runs) -> Table:
@@ -198,7 +208,9 @@ def _compilation(compilation: m.Compilation) -> Cells:
     )
     if isinstance(stages, m.Skipped):
         return (*head, DASH, Cell(stages.reason, style="missing", span=len(STAGES)))
-    each = figure(stages.capture_s * 1e3 / operators) if operators else DASH
+    each = DASH
+    if operators:
+        each = figure(stages.capture_s * 1e3 / operators)
     return (*head, each, *_figures(_seconds(stages)))
 
 
@@ -224,30 +236,39 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     if len(rows) > limits.lines:
         yield f"{len(rows) - limits.lines:,} more in report.json."
     for reason, slugs in collected(unknown).items():
-        of = f" of {', '.join(slugs)}" if len(slugs) < len(runs) else ""
+        of = ""
+        if len(slugs) < len(runs):
+            of = f" of {', '.join(slugs)}"
         yield f"Unknown{of}: {reason}."
 
 
 def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cells:
     place = entry.location
     site = entry.call_site
-    places = [str(entry.library)] if entry.library else []
+    places = []
     function = "a library's function"
+    if entry.library:
+        places.append(str(entry.library))
     if place:
         function = place.function
         places.append(line_of(place, root))
     if site:
         places.append(f"called at {line_of(site, root)} {site.function}")
     below = (Small((entry.compile_id or "refused",), "detail"), Small(places, "place"))
-    words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
+    words = entry.words
+    if words in entry.reason:
+        words = ""
     call = or_dash(entry.call, count)
     if entry.call == -1:
         call = "before the first"
+    step = Cell(call)
+    if entry.steady:
+        step = Cell(call, ("after warm-up",))
     return (
         Cell(entry.function or function, below=below),
-        Cell(entry.reason, below=words),
+        Cell(entry.reason, below=small(words, style="place")),
         run.key.slug,
-        Cell(call, ("after warm-up",) if entry.steady else ()),
+        step,
         number(entry.duration_s),
     )
 
@@ -255,7 +276,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
 def recompile_summary(runs: m.Runs) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
-    found = [compiled.recompiles for _, _, compiled in _compiled(runs)]
+    found = (compiled.recompiles for _, _, compiled in _compiled(runs))
     known = [entries for entries in found if not isinstance(entries, m.Skipped)]
     if not known:
         return ""
@@ -263,10 +284,12 @@ def recompile_summary(runs: m.Runs) -> str:
     if not entries:
         return "no recompiles"
     made = [entry for entry in entries if not entry.refused]
-    seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
+    durations = (entry.duration_s for entry in made)
+    seconds = sum(each for each in durations if not isinstance(each, m.Skipped))
     steady = count(sum(entry.steady for entry in made))
     said = f"{plural(len(made), 'recompile')}, {steady} of them after warm-up"
     if seconds:
         said += f", {figure(seconds)} s in all"
-    refused = len(entries) - len(made)
-    return f"{said}; {count(refused)} refused by torch's limit" if refused else said
+    if refused := len(entries) - len(made):
+        said += f"; {count(refused)} refused by torch's limit"
+    return said

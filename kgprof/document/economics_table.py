@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.breakdown import Legend, legend_of
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
-from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
+from kgprof.document.quantity import count, duration, figure, if_known, milliseconds, p10_to_p90
 from kgprof.document.run_parts import collected, name_of
 from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
 from kgprof.wording import plural
@@ -51,20 +51,26 @@ def weighed(profile: m.Profile) -> Sequence[m.Economics]:
 
 
 def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
-    saved: Sequence[str] = ()
-    if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
-        saves = "saves" if one.saved_us >= 0 else "loses"
-        saved = (f"{saves} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
-    scale = 1e-3 if one.per == "step" else 1.0
     per = f" ms/{one.per}"
+
+    def saves(us: float) -> str:
+        if us >= 0:
+            return f"saves {milliseconds(us)}{per}"
+        return f"loses {milliseconds(-us)}{per}"
+
+    saved: Sequence[str] = ()
+    if one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
+        saved = if_known(one.saved_us, saves)
+    scale = 1.0
+    if one.per == "step":
+        scale = 1e-3
 
     @dashed
     def break_even(when: m.BreakEven | m.Skipped) -> Cell:
         found = m.known(when)
-        details = [f"≈ {figure(found.after_s)} s of running"]
-        if not isinstance(found.units, m.Skipped):
-            details.insert(0, plural(round(found.units), unit.name, unit.plural))
-        return written(found.steps, lambda steps: plural(round(steps), "step"), *details)
+        units = if_known(found.units, lambda units: plural(round(units), unit.name, unit.plural))
+        after = f"≈ {figure(found.after_s)} s of running"
+        return written(found.steps, lambda steps: plural(round(steps), "step"), *units, after)
 
     return (
         Cell(one.verdict, saved),
@@ -122,7 +128,9 @@ def _plotted(
 ) -> Iterator[Legend | Plot]:
     names = [name_of(one.run) for one in modes]
     letters = [chr(66 + at) for at in range(len(modes))]
-    scale = 1e-6 if per == "step" else 1e-3
+    scale, calls_name = 1e-3, units
+    if per == "step":
+        scale, calls_name = 1e-6, "steps"
     curves = [*_curves(eager, modes, names)]
     counts = [_calls(one) for one in modes]
     x = Axis(
@@ -148,7 +156,6 @@ def _plotted(
         low, high = (through(start_s, end) for end in p10_to_p90(time))
         shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
         shapes.append(Shape(f"curve {style}", line(through(start_s, time.median)), title))
-    calls_name = "steps" if per == "step" else units
     after = [count(round(calls)) for calls in counts]
     said = [f"{name} after {calls}" for name, calls in zip(names, after, strict=True)]
     marks = zip(counts, letters, after, strict=True)
@@ -166,11 +173,11 @@ def _plotted(
     )
 
 
+@m.otherwise(0.0)
 def _calls(one: m.Economics) -> float:
     """After how many calls compiling has paid for itself; 0 where it has not, or where that is not
     known."""
-    if isinstance(one.cold, m.Skipped):
-        return 0.0
+    cold = m.known(one.cold)
     if one.per == "step":
-        return one.cold.steps
-    return 0.0 if isinstance(one.cold.units, m.Skipped) else one.cold.units
+        return cold.steps
+    return m.known(cold.units)

@@ -110,13 +110,20 @@ def plot(
     sides = []
     for value in x.ticks(_ACROSS_TICKS):
         share = x.at(value)
-        sides.append((of_width(share), ticked(value), "end" if share > 0.93 else "middle"))
+        side = "middle"
+        if share > 0.93:
+            side = "end"
+        sides.append((of_width(share), ticked(value), side))
     drawn = []
-    rightmost = 0.9 if low_marks else 0.6
     for place, (value, text) in enumerate(marks):
         share = x.at(value)
-        height = HIGH - 6 if low_marks else TOP + 12 * (place % 3)
-        drawn.append((of_width(share), text, "start" if share < rightmost else "end", height))
+        rightmost, height = 0.6, TOP + 12 * (place % 3)
+        if low_marks:
+            rightmost, height = 0.9, HIGH - 6
+        side = "end"
+        if share < rightmost:
+            side = "start"
+        drawn.append((of_width(share), text, side, height))
     return Plot(
         description,
         shapes,
@@ -131,10 +138,16 @@ def plot(
 def ticked(value: float) -> str:
     """Without the zeros that no tick needs."""
     text = figure(value)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if "." in text:
+        return text.rstrip("0").rstrip(".")
+    return text
 
 
-_BARS = (("range", "fastest to slowest of a few consecutive steps"), ("middle", "their median"))
+_Kinds = Sequence[tuple[str, str]]
+_BARS: _Kinds = (
+    ("range", "fastest to slowest of a few consecutive steps"),
+    ("middle", "their median"),
+)
 _SINGLE = (("range", "one step"),)
 _OTHERS = (("band", "p10 to p90 of all steps"), ("far", "longer than the picture shows"))
 _NAMED = 5  # processes whose marks say so; of more they have numbers only
@@ -156,9 +169,12 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
             name = name_of(run.key)
+            bars = _BARS
+            if _single(series):
+                bars = _SINGLE
             blocks = (
                 _distribution(series, name),
-                legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),
+                legend_of("p", *bars, *_OTHERS),
                 _over_time(series, name),
                 _table(series, name),
             )
@@ -228,9 +244,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     middles = []
     at = 0
     for process in series.processes:
-        if processes > 1:
-            number = str(process.number)
-            marks.append((at, f"process {number}" if processes <= _NAMED else number))
+        if processes > _NAMED:
+            marks.append((at, str(process.number)))
+        elif processes > 1:
+            marks.append((at, f"process {process.number}"))
         entries = zip(process.low_us, process.middle_us, process.high_us, strict=True)
         for entry, (least, mid, most) in enumerate(entries):
             first = entry * process.every
@@ -243,14 +260,16 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
                 between = span(milliseconds(least), milliseconds(most))
                 when = f"steps {count(first + 1)} to {count(last)}"
                 title = f"{when}: median {milliseconds(mid)}, {between} ms"
-            foot = y.y(0.0 if single else least)
+            foot = y.y(0.0)
+            if not single:
+                foot = y.y(least)
+                middles.append(line(((left, y.y(mid)), (left + 0.8 * wide, y.y(mid)))))
             path = bar(left, max(0.8 * wide, 0.5), y.y(most), foot - y.y(most))
             shapes.append(Shape("p-range", path, title))
-            middles.append(line(((left, y.y(mid)), (left + 0.8 * wide, y.y(mid)))))
             if most > top and len(far) < _FAR:
                 far.append(Shape("p-far", bar(left, max(wide, 3.0), 16, 6), title))
         at += process.time.samples
-    if not single:
+    if middles:
         shapes.append(Shape("p-middle", "".join(middles)))
     return plot(
         f"{plural(time.samples, 'step')} of {name} in their order, "

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.document.finding_list import Anchors, place, to_do
-from kgprof.document.quantity import DASH, duration, figure, rounded
+from kgprof.document.quantity import DASH, duration, figure, or_dash, rounded
 from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
 
@@ -100,7 +100,7 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
     for action in profile.actions:
         saves = action.saves
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f"{rounded(action.share)} of the step"
+            share = or_dash(action.share, lambda share: f"{rounded(share)} of the step", "")
             per = _PER.get(saves.per, "of the traced window")
             bound = ", ".join(filter(None, (share, saves.how)))
             amount = f"saves at most {duration(saves.us_per_step)} {per} ({bound})"
