@@ -52,7 +52,7 @@ def _deaths(profile: m.Profile) -> Iterator[Reason]:
                 code = EXIT_WORKLOAD
                 if ended.outcome == "interrupted":
                     code = EXIT_INTERRUPTED
-                yield Reason(code, f"{run.key.slug} {ended.words}")
+                yield Reason(code, f"{run.slug} {ended.words}")
 
 
 def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:

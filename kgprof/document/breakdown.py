@@ -204,7 +204,7 @@ def time_table(runs: m.Runs) -> Table:
             for kind, spent in us.items()
         }
         cells = [(fused | timed).get(kind, Cell("0")) for kind in kinds]
-        name = run.key.slug
+        name = run.slug
         if not kernels.steps:
             name += " (whole window)"
         rows.append([name, *cells, milliseconds(step)])
@@ -216,7 +216,7 @@ def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     rows: list[Cells] = [
-        [run.key.slug, *(_phase_cell(part, phases) for part in phases.parts)]
+        [run.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]
     return plain(

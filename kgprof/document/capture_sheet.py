@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.document.breakdown import lengths
-from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.sheet import Code, Section, Sections, Sheet
 from kgprof.document.table import (
     Block,
     Cell,
@@ -164,7 +164,7 @@ def _against(result: m.CaptureResult) -> str:
     return f"{place} is {worst.got}, not {worst.expected}; {differ}"
 
 
-def _details(report: m.CaptureReport) -> Iterator[Section]:
+def _details(report: m.CaptureReport) -> Sections:
     """What is too long for the table: the lines that raised, stacks, and the inputs."""
     folds = []
     for result in report.results:

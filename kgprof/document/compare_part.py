@@ -28,7 +28,7 @@ def compare_part(
     """What the section holds. ``anchors``: where each finding of the head stands, by its
     fingerprint."""
     metrics = compare_words.metrics_of(found)
-    root = profile.environment.source_root
+    root = profile.source_root
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     # Those that are the same, or of which nothing is known.

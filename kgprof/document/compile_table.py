@@ -12,7 +12,7 @@ from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
 from kgprof.document.quantity import DASH, count, figure, or_dash, percent
-from kgprof.document.run_parts import collected, having, name_of, run_part
+from kgprof.document.run_parts import collected, having, measured, name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -59,8 +59,7 @@ def compile_table(runs: m.Runs) -> Table:
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
     for _, run, compiled in found:
-        durations = (each.duration_s for each in compiled.compilations)
-        seconds = [each for each in durations if not isinstance(each, m.Skipped)]
+        seconds = measured(each.duration_s for each in compiled.compilations)
         total = DASH
         if seconds:
             total = figure(sum(seconds))
@@ -69,7 +68,7 @@ def compile_table(runs: m.Runs) -> Table:
             later = Cell(later.title)
         rows.append(
             [
-                run.key.slug,
+                run.slug,
                 number(compiled.first_call_s),
                 count(len(compiled.compilations)),
                 total,
@@ -127,11 +126,7 @@ def _totals(
     """Seconds in each stage of each compilation that recorded them, and their sums; of the runs
     that have any."""
     for index, run, compiled in _compiled(runs):
-        each = [
-            _seconds(c.stages)
-            for c in compiled.compilations
-            if isinstance(c.stages, m.CompileStages)
-        ]
+        each = [*map(_seconds, measured(made.stages for made in compiled.compilations))]
         if each:
             yield index, run, each, [sum(stage) for stage in zip(*each, strict=True)]
 
@@ -151,7 +146,7 @@ def _stage_s(value: float) -> str:
 
 
 def stage_table(runs: m.Runs) -> Table:
-    rows = ((run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
+    rows = ((run.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
     return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
@@ -188,7 +183,7 @@ def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         if not made:
             continue
         rows = [_compilation(each) for each in made[: limits.lines]]
-        label = f"Compilations of {run.key.slug}"
+        label = f"Compilations of {run.slug}"
         blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
         if len(made) > limits.lines:
             blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
@@ -225,7 +220,7 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     unknown = []
     for _, run, compiled in _compiled(runs):
         if isinstance(compiled.recompiles, m.Skipped):
-            unknown.append((compiled.recompiles.reason, run.key.slug))
+            unknown.append((compiled.recompiles.reason, run.slug))
         else:
             rows += [_recompile_row(run, entry, root) for entry in compiled.recompiles]
     if rows:
@@ -267,7 +262,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
     return (
         Cell(entry.function or function, below=below),
         Cell(entry.reason, below=small(words, style="place")),
-        run.key.slug,
+        run.slug,
         step,
         number(entry.duration_s),
     )
@@ -276,16 +271,14 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
 def recompile_summary(runs: m.Runs) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
-    found = (compiled.recompiles for _, _, compiled in _compiled(runs))
-    known = [entries for entries in found if not isinstance(entries, m.Skipped)]
+    known = measured(compiled.recompiles for _, _, compiled in _compiled(runs))
     if not known:
         return ""
     entries = [entry for each in known for entry in each]
     if not entries:
         return "no recompiles"
     made = [entry for entry in entries if not entry.refused]
-    durations = (entry.duration_s for entry in made)
-    seconds = sum(each for each in durations if not isinstance(each, m.Skipped))
+    seconds = sum(measured(entry.duration_s for entry in made))
     steady = count(sum(entry.steady for entry in made))
     said = f"{plural(len(made), 'recompile')}, {steady} of them after warm-up"
     if seconds:

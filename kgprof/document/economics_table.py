@@ -165,10 +165,10 @@ def _plotted(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
         f"compiling has paid for itself: {', '.join(said)}; the table has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name=f"{calls_name} (log scale)",
-        y_name="s in all (log scale)",
+        x,
+        y,
+        f"{calls_name} (log scale)",
+        "s in all (log scale)",
         marks=[(calls, f"{letter} after {words}") for calls, letter, words in marks],
     )
 

@@ -84,7 +84,7 @@ def observer_table(runs: m.Runs, *, drawn: bool = True) -> Table:
                 cell = replace(cell, bar=cell.value / most)
             cells[cost.observer] = cell
         if run.observers:
-            rows.append((run.key.slug, *(cells[name] for name in passes)))
+            rows.append((run.slug, *(cells[name] for name in passes)))
     table = plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
     if not rows or not drawn:
         return table
@@ -138,7 +138,7 @@ def logs(runs: m.Runs, limits: Limits) -> Sequence[tuple[str, str, str]]:
             cut = count(len(text) - 2 * half)
             text = f"{text[:half]}\n[... {cut} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append((one_line(run.key.slug, limits.name), whole, text))
+        shown.append((one_line(run.slug, limits.name), whole, text))
     return shown
 
 

@@ -38,7 +38,7 @@ def failed(profile: m.Profile) -> Sequence[Failed]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
     for run in profile.runs:
         if failure := run.exit.failure:
-            place = line_of(failure.location, profile.environment.source_root)
+            place = line_of(failure.location, profile.source_root)
             shown.setdefault((place, failure.error), []).append(run)
     return [_failed(place, runs) for (place, _), runs in shown.items()]
 
@@ -55,7 +55,7 @@ def _failed(place: str, runs: m.Runs) -> Failed:
     first = runs[0]
     failure = first.exit.failure
     assert failure
-    slug = one_line(first.key.slug, _TEXT)
+    slug = one_line(first.slug, _TEXT)
     if len(runs) > 1:
         slug += f" and {plural(len(runs) - 1, 'other run')}"
     where = f"{slug}: {first.exit.where}"

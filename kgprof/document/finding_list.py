@@ -3,6 +3,7 @@ rule, so that each is explained once, and below it each place with what was seen
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -311,6 +312,10 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     return FindingList(groups=groups, anchors=anchors)
 
 
+_FILE_AND_LINE = attrgetter("file", "line")
+_NOWHERE = m.Location(file="", line=0)
+
+
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does
     stands together."""
@@ -322,15 +327,9 @@ def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Gro
             bool(same.first.accepted),
             fails.isdisjoint(same.members),
             *cost_order(same.members),
-            *_file_and_line(same.first.location),
+            *_FILE_AND_LINE(same.first.location or _NOWHERE),
         ),
     )
-
-
-def _file_and_line(place: m.Location | None) -> tuple[str, int]:
-    if not place:
-        return "", 0
-    return place.file, place.line
 
 
 def _line(
@@ -342,7 +341,7 @@ def _line(
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
     finding = same.first
-    root = profile.environment.source_root
+    root = profile.source_root
     said = [*way_in(finding), finding.detail]
     if finding.refusal:
         said.insert(-1, clause("Developer debug context: ", finding.refusal.cause.context))

@@ -65,7 +65,7 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     runs = profile.runs
     by_speed = ranked(runs)
     comparison = profile.comparison
-    root = profile.environment.source_root
+    root = profile.source_root
     per = "window"
     if comparison or any(kernels.steps for *_, kernels in breakdown.broken_down(runs)):
         per = "step"
@@ -133,7 +133,7 @@ def _figures(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
             what = "First step"
         yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
-    own = sum(first.key.slug in line.runs or not line.runs for line in lines)
+    own = sum(first.slug in line.runs or not line.runs for line in lines)
     below, tone = coverage.tally(profile.coverage, profile.rules), ""
     if own:
         below, tone = "all of them", "attention"
@@ -213,12 +213,12 @@ def _bars(found: Ranked, runs: m.Runs) -> Iterator[Shown]:
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         yield Shown(
             leads_to=anchor(index[run.key]),
-            run=run.key.slug,
+            run=run.slug,
             first=not place and found.has_winner,
             speedup=speedup_words(run),
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),
-            title=f"{run.key.slug}: {found.unit.say(time.median)}",
+            title=f"{run.slug}: {found.unit.say(time.median)}",
         )
 
 
@@ -270,7 +270,7 @@ def _busy_bar(
 
 def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
     """Yield each action but its remedy, a paragraph that the page has more room for."""
-    root = profile.environment.source_root
+    root = profile.source_root
     for action in profile.actions:
         saves = action.saves
         if isinstance(saves, m.Saving):

@@ -421,14 +421,15 @@ def _difference_items(flame: m.FlameDifference, frames: _Frames) -> Sequence[Ite
 
 def style_of(share: float) -> str:
     """``share``: what it took longer, of a step; negative: shorter."""
-    if abs(share) < SOME:
+    if share >= MUCH:
+        return "more2"
+    if share >= SOME:
+        return "more1"
+    if share > -SOME:
         return "same"
-    steps = 1
-    if abs(share) >= MUCH:
-        steps = 2
-    if share > 0:
-        return f"more{steps}"
-    return f"less{steps}"
+    if share > -MUCH:
+        return "less1"
+    return "less2"
 
 
 def change(ns: float, *, micro: bool = False) -> str:

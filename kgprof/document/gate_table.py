@@ -142,7 +142,7 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
     """Plain lines and the table of the budgets; the findings that fail the gate first, then the
     others, then the accepted ones in one line each."""
     fails = failing(profile)
-    root = profile.environment.source_root
+    root = profile.source_root
     remedies = {rule.id: rule.remedy for rule in profile.rules}
     for finding in sorted(
         profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)

@@ -11,6 +11,7 @@ from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
+from kgprof.document.run_parts import measured
 from kgprof.document.sheet import Section, Sheet
 from kgprof.document.table import (
     Block,
@@ -98,8 +99,7 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
     for metric in found.metrics:
         compared = (*metric.against_first, *metric.against_previous)
         known = next((each for each in compared if each), None)
-        unmeasured = all(isinstance(each, m.Skipped) for each in metric.values)
-        if metric.run != run or not known or unmeasured:
+        if metric.run != run or not known or not measured(metric.values):
             continue
         if known.time_of or metric.name in _ALWAYS or metric.changed:
             yield _line(found, metric, known)
@@ -112,8 +112,8 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
 
 def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Table:
     rows: list[Cells] = []
-    for at, measured in enumerate(metric.values):
-        shown = written(measured, partial(value, known))
+    for at, number in enumerate(metric.values):
+        shown = written(number, partial(value, known))
         changes = [Cell(), Cell()]
         if at:
             against = (metric.against_first[at - 1], metric.against_previous[at - 1])
@@ -143,10 +143,10 @@ def _changed(each: m.ComparedMetric | None) -> Cell:
 def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Drawn:
     """From the least to the largest value, with a tenth of room; the axis says so by its
     figures."""
-    measured = {
+    points = {
         at: number for at, number in enumerate(metric.values) if not isinstance(number, m.Skipped)
     }
-    least, most = min(measured.values()), max(measured.values())
+    least, most = min(points.values()), max(points.values())
     room = (most - least) / 10 or abs(most) / 10 or 1.0
     low = least - room
     if least >= 0:
@@ -162,7 +162,7 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
     every = -(-len(metric.values) // _LABELS)
     against = (None, *metric.against_previous)
     marks = []
-    for at, number in measured.items():
+    for at, number in points.items():
         mark = Shown(x=x(at), y=y(number), label="", worse=False)
         mark["title"] = f"{_named(found, at)}: {value(known, number)}"
         if step := against[at]:
@@ -172,8 +172,8 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
             mark["label"] = found.recordings[at].commit[:7] or str(at + 1)
         marks.append(mark)
     lines = [
-        (x(one), y(measured[one]), x(other), y(measured[other]))
-        for one, other in pairwise(measured)
+        (x(one), y(points[one]), x(other), y(points[other]))
+        for one, other in pairwise(points)
         if other == one + 1
     ]
     recordings = plural(len(metric.values), "recording")

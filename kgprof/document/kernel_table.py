@@ -105,7 +105,7 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
             continue
-        name = run.key.slug
+        name = run.slug
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
         blocks += [
             f"{said}." for said in (*steps_sentence(kernels), *input_copies_sentence(kernels))
@@ -298,7 +298,7 @@ def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int) -> 
         for rank, (kernel, name) in enumerate(zip(rest, names, strict=True), start=after + 1)
     ]
     return plain(
-        f"More kernels of {run.key.slug}",
+        f"More kernels of {run.slug}",
         ("#", "kernel", "kind", "count", "total ms"),
         rows,
         words=3,
@@ -416,7 +416,7 @@ def kernel_table(
         ms = milliseconds(sum(kernel.total_us for kernel in rest))
         share = percent(sum(kernel.share for kernel in rest))
         totals.insert(0, row("", f"{len(rest):,} more", "", calls, ms, share, *empty))
-    label = f"Kernels of {run.key.slug}"
+    label = f"Kernels of {run.slug}"
     table = plain(label, headings, rows, style="sortable filtered", named_by=1)
     return replace(table, totals=totals)
 
@@ -514,7 +514,7 @@ def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
             )
         blocks: list[Block] = []
         if rows:
-            label = f"Host functions of {run.key.slug}"
+            label = f"Host functions of {run.slug}"
             blocks.append(plain(label, headings, rows, style="sortable filtered", first="name"))
         if others := len(host.rows) - len(shown) + host.rows_left_out:
             remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))

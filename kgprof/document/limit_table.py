@@ -36,7 +36,7 @@ def _whole_blocks(run: m.RunReport, root: str) -> Blocks:
     rows = [_cells(share, root) for share in found.shares if share.share >= SMALLEST]
     steps = wording.plural(found.steps, "step")
     took = duration(found.total_us)
-    said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
+    said = f"{run.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
     return said, plain(WHOLE_TITLE, (*_HEADINGS, "in all"), rows, style="", words=2)
 
 
@@ -57,7 +57,7 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
     if isinstance(run.step, m.Spread) and found.step_us in (run.step.median, found.busy_us):
         per = "per step"
     table = plain(TITLE, (*_HEADINGS, per), rows, style="", words=2)
-    return f"{run.key.slug}: {leads}", table
+    return f"{run.slug}: {leads}", table
 
 
 def _cells(share: m.LimitShare, root: str) -> Sequence[str]:

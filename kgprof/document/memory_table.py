@@ -25,9 +25,7 @@ def unknown(runs: m.Runs) -> Sequence[Note]:
     A dash alone is read by nobody who cannot hover."""
     cells = [(column, run, column.cell(run)) for column in COLUMNS for run in runs]
     gaps = [
-        (cell.title, (column.name, run.key.slug))
-        for column, run, cell in cells
-        if not cell.measured
+        (cell.title, (column.name, run.slug)) for column, run, cell in cells if not cell.measured
     ]
     unknown = []
     for reason, pairs in collected(gaps).items():
@@ -123,7 +121,7 @@ def memory_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
                 f"{curve.step}, {milliseconds(curve.duration_us)} ms, the "
                 f"median of {plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
-            yield run_part(index, run, _drawn(curve, run.key.slug), caption)
+            yield run_part(index, run, _drawn(curve, run.slug), caption)
 
 
 def _drawn(curve: m.MemoryCurve, name: str) -> Iterator[Block]:
@@ -157,8 +155,8 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
         f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
         f"most {size(curve.peak_bytes)}; the table below has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name="time in the step, \N{MICRO SIGN}s",
-        y_name=f"allocated on {curve.device}, MiB",
+        x,
+        y,
+        "time in the step, \N{MICRO SIGN}s",
+        f"allocated on {curve.device}, MiB",
     )

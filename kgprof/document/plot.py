@@ -98,11 +98,11 @@ def line(points: Sequence[tuple[float, float]]) -> str:
 def plot(
     description: str,
     shapes: Sequence[Shape],
-    *,
     x: Axis,
     y: Axis,
     x_name: str,
     y_name: str,
+    *,
     marks: Sequence[tuple[float, str]] = (),
     low_marks: bool = False,
 ) -> Plot:
@@ -221,10 +221,10 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
         f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
         f"ms, {count(series.above)} far above; the table below has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name="step time, ms",
-        y_name="steps",
+        x,
+        y,
+        "step time, ms",
+        "steps",
         marks=((time.p10 / 1000, "p10"), (time.median / 1000, "median"), (time.p90 / 1000, "p90")),
     )
 
@@ -276,10 +276,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
         f"{plural(processes, 'process', 'processes')}: median {milliseconds(time.median)} "
         "ms; the table below has the figures",
         (*shapes, *far),
-        x=x,
-        y=replace(y, high=1.08 * top / 1000),
-        x_name="step, in order",
-        y_name="step time, ms",
+        x,
+        replace(y, high=1.08 * top / 1000),
+        "step, in order",
+        "step time, ms",
         marks=marks,
         low_marks=True,
     )

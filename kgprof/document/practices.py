@@ -69,7 +69,7 @@ def weighings(profile: m.Profile) -> Sequence[Shown]:
         weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
-            place=place(trade_off.location, profile.environment.source_root),
+            place=place(trade_off.location, profile.source_root),
             guarded=guarded,
             always=always,
             figures=figures,
@@ -96,7 +96,7 @@ _PER = {"step": "per step", m.MEAN_STEP: "per mean step", "run": "in this run"}
 
 def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
     """Of each action what happens, what to do, and what that saves at most."""
-    root = profile.environment.source_root
+    root = profile.source_root
     for action in profile.actions:
         saves = action.saves
         if isinstance(saves, m.Saving):

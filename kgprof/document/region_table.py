@@ -71,7 +71,7 @@ def _graphs(runs: m.Runs) -> Iterator[tuple[m.RunReport, m.FusedGraph]]:
 
 
 def _head(run: m.RunReport, work: m.GraphWork) -> str:
-    name = f"{run.key.slug} {work.compile_id}"
+    name = f"{run.slug} {work.compile_id}"
     if work.backward:
         name += " backward"
     return name
@@ -87,7 +87,7 @@ def fusion_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     yield plain(FUSION, _FUSION_HEADINGS, rows)
     for _, run, fusion in having(runs, "fusion", m.Fusion):
         if isinstance(fusion.kernels, float):
-            said = f"{run.key.slug}: {plural(fusion.kernels, 'kernel')} per step in TRACE"
+            said = f"{run.slug}: {plural(fusion.kernels, 'kernel')} per step in TRACE"
             if isinstance(fusion.eager_kernels, float):
                 said += f"; {run.key.strategy}.{m.EAGER}: {short(fusion.eager_kernels)}"
             yield said
@@ -131,7 +131,7 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
 def generator_table(runs: m.Runs) -> Table:
     rows = [
         (
-            run.key.slug,
+            run.slug,
             total.generator,
             whole(total.names),
             whole(total.count),
@@ -174,7 +174,7 @@ def place_table(runs: m.Runs, root: str, limits: Limits) -> Table:
         for where, of_runs in rows
         if found
     ]
-    headings = ("function", *(run.key.slug for run, _, _ in found))
+    headings = ("function", *(run.slug for run, _, _ in found))
     return plain(PLACES, headings, cells, style="", first="name")
 
 
@@ -254,7 +254,7 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         made: list[Cells] = []
         for (run, kernel), name in zip(kernels, names, strict=True):
             each = [figure(kernel.seconds.get(stage, 0.0)) for stage in every]
-            made.append([run.key.slug, name, *each, number(sum(kernel.seconds.values()))])
+            made.append([run.slug, name, *each, number(sum(kernel.seconds.values()))])
         headings = ("run", "kernel", *(_STAGES.get(stage, stage) for stage in every), "all")
         yield plain(STAGES, headings, made[: limits.lines], words=2)
         said = "Each kernel was compiled again in the second process, bypassing Triton's cache"
@@ -278,7 +278,7 @@ def _tuned(run: m.RunReport, one: m.Autotuned) -> Cells:
     if one.template:
         what = "library or template"
     return (
-        run.key.slug,
+        run.slug,
         Cell(middle_out(one.kernel, _NAME), (what,)),
         one.inputs or DASH,
         chosen,

@@ -85,7 +85,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, most: int) -> Table:
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, 200)
     rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
     headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
-    label = f"Roofline of {run.key.slug}"
+    label = f"Roofline of {run.slug}"
     return plain(label, ("kernel", "bound by", *headings), rows, words=2)
 
 
@@ -201,7 +201,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     powers = range(math.floor(low), math.ceil(high) + 1)
     decades = [10.0**power * digit for power in powers for digit in (1, 3)]
     shown = Shown(
-        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration "
+        description=f"Roofline of {one_line(run.slug, 200)}: {len(points)} kernels by duration "
         "and share of the measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
         bottom=_HIGH,

@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
-from kgprof.document.quantity import count, duration, figure, size
+from kgprof.document.quantity import count, duration, figure, or_dash, size
 from kgprof.document.table import Shown
 from kgprof.wording import plural, relative
 
@@ -73,7 +73,7 @@ def left_out(profile: m.Profile) -> str:
 
 def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Shown | None:
     run = profile.runs[at]
-    root = profile.environment.source_root
+    root = profile.source_root
     texts = {source.file: source.text for source in profile.sources}
     known: dict[str, dict[int, _Line]] = defaultdict(lambda: defaultdict(_Line))
     for place, figures, rules in _measured(profile, run, anchors):
@@ -115,7 +115,7 @@ def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Sh
         more = f"{plural(unseen, 'more file')} with figures in report.json"
     return Shown(
         anchor=anchor(at),
-        run=one_line(run.key.slug, limits.name),
+        run=one_line(run.slug, limits.name),
         columns=[heading.format(processor) for heading, _, _ in columns],
         files=files,
         compiled=compiled,
@@ -192,16 +192,10 @@ def _lines(
         code = None
         if text is not None:
             code = clip(visible(text[number - 1]), width)
-        figures = [_written(line.figures[name], words) for _, name, words in columns]
+        figures = [or_dash(line.figures[name] or None, words, "") for _, name, words in columns]
         findings = tuple(line.rules.items())
         lines.append(Shown(number=str(number), code=code, figures=figures, findings=findings))
     return lines
-
-
-def _written(value: float, words: Callable[[float], str]) -> str:
-    if not value:
-        return ""
-    return words(value)
 
 
 def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Shown]:
@@ -213,7 +207,7 @@ def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Shown]:
     if room < _CODE:
         return
     functions = {made.compile_id: made.function for made in run.compile.compilations}
-    slug = one_line(run.key.slug, limits.name)
+    slug = one_line(run.slug, limits.name)
     for text in texts:
         shown = text.text[:room]
         function = functions.get(text.compile_id) or "a function"

@@ -271,7 +271,7 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
             why = clause(": ", tally.why)
             effect = clause(", ", tally.effect)
-            lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.key.slug))
+            lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.slug))
     for unknown, slugs in collected(lines).items():
         yield f"{UNKNOWN_MARK} {', '.join(slugs)}: {unknown}."
 
@@ -283,7 +283,7 @@ def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
             why = "the workload uses torch.compile itself"
             if any(compilation.function == COND_FRAMES for compilation in compiled):
                 why = "torch.cond compiles its branches even in eager mode"
-            yield f"{run.key.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."
+            yield f"{run.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."
 
 
 def _graphs(profile: m.Profile) -> Iterator[str]:
@@ -295,9 +295,9 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
         if run.key.mode not in GRAPH_MODES or kernels.device != "cuda":
             continue
         if launches == 0:
-            none.append(run.key.slug)
+            none.append(run.slug)
         elif isinstance(launches, int):
-            some.append(f"{run.key.slug} {count(launches)} in {plural(kernels.steps, 'step')}")
+            some.append(f"{run.slug} {count(launches)} in {plural(kernels.steps, 'step')}")
     if none:
         yield f"{', '.join(none)}: no CUDA graph launched in the traced steps."
     if some:
@@ -454,7 +454,7 @@ def run_table(
         tags = [Small((run.key.mode,), "mode")]
         if run.is_baseline:
             tags.append(Small(("baseline",), "tag"))
-        head = Cell(run.key.strategy, name=run.key.slug, below=tags)
+        head = Cell(run.key.strategy, name=run.slug, below=tags)
         made = row(head, *(of_column[index] for of_column in figures))
         if anchored:
             made = replace(made, anchor=anchor(index))
@@ -546,7 +546,7 @@ def outcomes(runs: m.Runs) -> Table:
         first = [counts[tally.name] for tally in before]
         others = [counts[tally.name] for tally in behind]
         figures = (evaluation.units, *first, evaluation.steps, *others)
-        rows.append((run.key.slug, *map(count, figures)))
+        rows.append((run.slug, *map(count, figures)))
     units = ""
     if evaluated:
         units = evaluated[0][0].unit.plural
@@ -576,7 +576,7 @@ def metrics(runs: m.Runs) -> Table:
             rows.append((*group, *over, *(shown.get(label, "") for label in labels)))
         return tuple(rows)
 
-    alike = collected((figures(found.metrics), run.key.slug) for run, found in evaluated)
+    alike = collected((figures(found.metrics), run.slug) for run, found in evaluated)
     rows = []
     for of_runs, slugs in alike.items():
         names = ", ".join(slugs)
@@ -589,7 +589,7 @@ def metrics(runs: m.Runs) -> Table:
 def settings(runs: m.Runs) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
     found = collected(
-        (name, (value, run.key.slug))
+        (name, (value, run.slug))
         for run, evaluation in _evaluated(runs)
         for name, value in evaluation.settings.items()
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.quantity import duration, figure, if_known, percent, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.sheet import Code, Section, Sections, Sheet
 from kgprof.document.table import (
     Block,
     Blocks,
@@ -249,7 +249,7 @@ def _memory(each: m.CellWorth, sweep: m.Sweep) -> Cell:
     return sized(own, *over)
 
 
-def _missing(sweep: m.Sweep) -> Iterator[Section]:
+def _missing(sweep: m.Sweep) -> Sections:
     """Cells that were not run, or died; the end of the log of each of the latter."""
     blocks: list[Block] = []
     for each in sweep.cells:

@@ -246,8 +246,8 @@ _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what 
 def holistic_folds(runs: m.Runs, limits: Limits) -> list[Fold]:
     folds = []
     for index, run, check in having(runs, "holistic", m.HolisticCheck):
-        blocks = [*_holistic(run.key.slug, check, limits)]
-        folds.append(Fold(run.key.slug, blocks, hta_caption(check), run=anchor(index)))
+        blocks = [*_holistic(run.slug, check, limits)]
+        folds.append(Fold(run.slug, blocks, hta_caption(check), run=anchor(index)))
     return folds
 
 

@@ -90,7 +90,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
         if base and base not in shown:
             shown[-1] = base
         for run, time in shown:
-            name = code(run.key.slug, _NAMED, cell=True)
+            name = code(run.slug, _NAMED, cell=True)
             yield name, said(time, found.unit), summary.speedup_words(run), _first_call(run)
 
 
@@ -149,7 +149,7 @@ def _to_do(words: str, fix: str = "") -> Note:
 
 
 def _linked(place: m.Location, lines: str, profile: m.Profile, blob: str) -> str:
-    file = relative(place.file, profile.environment.source_root)
+    file = relative(place.file, profile.source_root)
     end = file
     if len(file) > _NAMED - 8:  # the end of a long path tells more than its beginning
         end = f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"

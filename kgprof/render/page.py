@@ -153,7 +153,7 @@ def build(
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
         explains=not warned_of,
-        runs=[(anchor(at), profile.runs[at].key.slug) for at in importance(profile.runs)],
+        runs=[(anchor(at), profile.runs[at].slug) for at in importance(profile.runs)],
         facts=_facts(profile),
     )
     most = 4 * limits.name
@@ -338,7 +338,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 def _results(profile: m.Profile) -> Section:
     runs = profile.runs
-    notes: list[Block] = [(run.key.slug, note) for run in runs for note in run.notes]
+    notes: list[Block] = [(run.slug, note) for run in runs for note in run.notes]
     notes += summary.footnotes(profile)
     if strategies := summary.strategies(profile):
         notes.append(Facts(strategies))
@@ -374,7 +374,7 @@ def _kernels_and_host(
     profile: m.Profile, traced: bool, timed: bool, links: Sequence[Shown], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
-    root = profile.environment.source_root
+    root = profile.source_root
     at = {run.key: anchor(index) for index, run in enumerate(runs)}
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
@@ -412,7 +412,7 @@ def _compiled_and_watched(
     profile: m.Profile, anchors: Anchors, limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
-    root = profile.environment.source_root
+    root = profile.source_root
     if not profile.trace_files:
         probe = profile.vector_isa_probe_s
         if isinstance(probe, m.Skipped):
