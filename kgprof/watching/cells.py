@@ -28,8 +28,10 @@ def named(value: T, kind: type[T]) -> T:
 def _numbers() -> dict[str, str]:
     """By the file name of each cell that has run here, with its folder and without."""
     ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    label: Any = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    if ipython is None:
+        return {}
+    compiling = getattr(ipython.get_ipython(), "compile", None)
+    label: Any = getattr(compiling, "format_code_name", None)
     if label is None:
         return {}
     found = {}

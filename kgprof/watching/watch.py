@@ -27,7 +27,7 @@ from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.record.source import replace
 from kgprof.watching import cells
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 ASIDE = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
 # then nothing more is listened to: what is known of each place grows with the steps
@@ -69,8 +69,9 @@ def watch(
     if warmup < 0:
         raise UsageError(f"warmup must be a number of steps, got {warmup}")
     inner = getattr(function, "_torchdynamo_orig_callable", function)
-    code = getattr(inner, "__code__", None)
-    files = {sys._getframe(1).f_code.co_filename, *([code.co_filename] if code is not None else [])}
+    files = {sys._getframe(1).f_code.co_filename}
+    if (code := getattr(inner, "__code__", None)) is not None:
+        files.add(code.co_filename)
     return Watch(function, buffers=declared, warmup=warmup, device=device, files=tuple(files))
 
 
@@ -78,8 +79,9 @@ def _told_apart(
     given: Any, buffers: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 ) -> tuple[Callable[..., Any] | None, Callable[[], Mapping[str, Any]] | None]:
     """The function, and what its buffers are in each step."""
-    function = given if callable(given) and not is_tensor(given) else None
-    tensors = None if function is not None else given
+    function, tensors = None, given
+    if callable(given) and not is_tensor(given):
+        function, tensors = given, None
     if tensors is not None and buffers is not None:
         raise UsageError(
             "the tensors to watch were given twice", hint="Give a function, tensors or buffers=."
@@ -96,7 +98,12 @@ def _told_apart(
         raise UsageError(f"kgprof.watch takes a function or tensors, not {type(tensors).__name__}")
     if named is None:
         return function, None
-    declared: Callable[[], Mapping[str, Any]] = named if callable(named) else lambda: named
+    declared: Callable[[], Mapping[str, Any]]
+    if callable(named):
+        declared = named
+    else:
+        mapping = named
+        declared = lambda: mapping  # noqa: E731
     for name, tensor in declared().items():
         if not is_tensor(tensor):
             raise UsageError(f"{name!r} must be a tensor, got {type(tensor).__name__}")
@@ -125,11 +132,7 @@ class Watch:
         self._buffers = buffers
         self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
-        self._name = (
-            getattr(function, "__name__", type(function).__name__)
-            if function is not None
-            else "block"
-        )
+        self._name = "block"
         self._listening: InProcess | None = None
         self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
@@ -137,6 +140,7 @@ class Watch:
         self._undo = ExitStack()
         self._known: tuple[tuple[int, bool], _Collected] | None = None
         if function is not None:
+            self._name = getattr(function, "__name__", type(function).__name__)
             functools.update_wrapper(self, function, updated=())
 
     # ------------------------------------------------------------ as a function
@@ -166,7 +170,9 @@ class Watch:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """A decorated method is bound like any."""
-        return self if instance is None else MethodType(self, instance)
+        if instance is None:
+            return self
+        return MethodType(self, instance)
 
     # ------------------------------------------------------------ as a block
 
@@ -207,7 +213,9 @@ class Watch:
         self.stop()
 
     def _begin(self, values: tuple[object, ...]) -> InProcess:
-        known = (*values, self._function, None if self._buffers is None else self._buffers())
+        known = [*values, self._function]
+        if self._buffers is not None:
+            known.append(self._buffers())
         device = device_of(self._device, known)
         listening = InProcess(
             self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers
@@ -231,7 +239,9 @@ class Watch:
     @property
     def steps(self) -> int:
         """That are over."""
-        return 0 if self._listening is None else self._listening.steps
+        if self._listening is None:
+            return 0
+        return self._listening.steps
 
     @property
     def steps_after_warmup(self) -> int:
@@ -254,25 +264,27 @@ class Watch:
         return self._collected().coverage
 
     @property
-    def syncs_per_step(self) -> float | m.Skipped:
+    @m.skippable
+    def syncs_per_step(self) -> m.Figure:
         """Reads after warm-up for which the host waits, or would on CUDA (KGP201, KGP202)."""
-        recording = self.recording
-        if recording is None:
-            return m.Skipped(ASIDE if self._aside else "nothing has run yet")
-        (summary,) = self._summaries
-        return summary.syncs_per_step if isinstance(summary, m.MemorySummary) else summary
+        if self.recording is None:
+            return m.Skipped(self._nothing_yet)
+        (run,) = Evidence(self.recording).runs
+        return m.known(m.known(memory.summary(run)).syncs_per_step)
 
     @property
+    @m.otherwise(0)
     def compilations(self) -> int:
         """That ended while it was watched, the failed ones among them."""
-        compiled = None if self.recording is None else self.recording.runs[0].compile
-        return len(compiled.compilations) if isinstance(compiled, m.CompilePass) else 0
+        if self.recording is None:
+            return 0
+        return len(m.known(self.recording.runs[0].compile).compilations)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before an empty list of findings is good news."""
         if self._listening is None:
-            return (ASIDE if self._aside else "nothing has run yet",)
+            return (self._nothing_yet,)
         found = [*self.unavailable]
         if self._listening.replaced_by:
             found.append(
@@ -289,24 +301,23 @@ class Watch:
     @property
     def unavailable(self) -> tuple[str, ...]:
         """What this torch does not offer to listen to, and why."""
-        runs = () if self.recording is None else self.recording.runs[:1]
-        passes = [
-            found
-            for run in runs
+        if self.recording is None:
+            return ()
+        run = self.recording.runs[0]
+        words = tuple(
+            lost.words
             for found in (run.compile, run.memory)
             if not isinstance(found, m.Skipped)
-        ]
-        words = tuple(lost.words for found in passes for lost in found.capture_unavailable)
+            for lost in found.capture_unavailable
+        )
         return cells.named(words, tuple[str, ...])
 
     @property
-    def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
-        """Of the one run; none before the first step."""
-        return (
-            ()
-            if self.recording is None
-            else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
-        )
+    def _nothing_yet(self) -> str:
+        """Why nothing is known before the first step."""
+        if self._aside:
+            return ASIDE
+        return "nothing has run yet"
 
     def _collected(self) -> _Collected:
         if self._listening is None:
@@ -329,15 +340,14 @@ class Watch:
 
     def _head(self) -> str:
         reads = self.syncs_per_step
-        words = (
-            "syncs per step not observed"
-            if isinstance(reads, m.Skipped)
-            else f"{plural(reads, 'sync')} per step"
-        )
-        checked = f" ({coverage.tally(self.coverage, collectors.RULES)})" if self.coverage else ""
-        findings = (
-            plural(len(self.findings), "finding") if self.findings else f"no finding{checked}"
-        )
+        words = "syncs per step not observed"
+        if not isinstance(reads, m.Skipped):
+            words = f"{plural(reads, 'sync')} per step"
+        findings = "no finding"
+        if self.findings:
+            findings = plural(len(self.findings), "finding")
+        elif self.coverage:
+            findings += f" ({coverage.tally(self.coverage, collectors.RULES)})"
         return f"kgprof.watch {self._name}: {findings} in {plural(self.steps, 'step')}, {words}"
 
     def _repr_html_(self) -> str:
@@ -348,7 +358,7 @@ class Watch:
         rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = "<tr><th>line</th><th>rule</th><th>level</th><th>finding</th></tr>"
-        table = f"<table>{head}{rows}</table>" if rows else ""
+        table = clause(f"<table>{head}", rows, "</table>")
         return f"<p>{html.escape(self._head())}</p>{table}{notes}"
 
 
@@ -359,4 +369,6 @@ def line_of(finding: m.Finding) -> str:
 
 def place_of(finding: m.Finding) -> str:
     place = finding.location
-    return "line unknown" if place is None else f"{place.file}:{place.line}"
+    if place is None:
+        return "line unknown"
+    return f"{place.file}:{place.line}"
