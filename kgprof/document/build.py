@@ -45,7 +45,7 @@ _METRICS = 8  # columns of the table of runs
 _KERNELS = 10  # rows of kernels; the page holds more
 _LINES = 5  # of them with the lines that they compute
 _NAME = 60  # characters of a kernel, more where two would look alike
-_ON_THE_PAGE: tuple[str, ...] = ("dropped",)  # keys of columns that are nowhere else
+_ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _NARROW = ("first call",)  # of those that a terminal has no room for
 _RANGES = (
     f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples"
@@ -106,7 +106,7 @@ def runs(profile: m.Profile, *, wide: bool) -> Sections:
 
 
 def _timed(profile: m.Profile, wide: bool) -> Section:
-    hidden = _ON_THE_PAGE
+    hidden = [*_ON_THE_PAGE]
     if not wide:
         hidden += _NARROW
     shown = [column for column in summary.columns(profile) if column.key not in hidden]

@@ -20,7 +20,7 @@ from kgprof.document.quantity import (
     sign,
     size,
 )
-from kgprof.document.table import Cell, Column, Small, Table, plain
+from kgprof.document.table import Cell, Column, Small, Table, Texts, plain
 from kgprof.wording import clause, plural, slower
 
 SYMBOLS = {
@@ -151,7 +151,7 @@ def interval(metric: m.ComparedMetric) -> str:
     return clause("95 % interval ", found)
 
 
-def qualified(metric: m.ComparedMetric) -> Sequence[str]:
+def qualified(metric: m.ComparedMetric) -> Texts:
     """What limits it, and what a reader must know besides."""
     limit = allowed(metric)
     return tuple(filter(None, (limit and f"allowed: {limit}", metric.note)))
@@ -209,7 +209,7 @@ def cause_text(cause: m.Cause) -> str:
     return f"{cause.text}{shows}{seen}"
 
 
-def accounts(comparison: m.Comparison, at_most: int | None = None) -> Sequence[str]:
+def accounts(comparison: m.Comparison, at_most: int | None = None) -> Texts:
     """What is true of every cause, then the account of each of the first ``at_most`` runs that has
     one."""
     each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
@@ -319,7 +319,7 @@ def only_in(run: m.RunComparison) -> str:
     return _ONLY_IN.get(run.status, "")
 
 
-def unchecked(comparison: m.Comparison) -> Sequence[str]:
+def unchecked(comparison: m.Comparison) -> Texts:
     """What only one side looked for, and why the other did not."""
     return [
         f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})"

@@ -135,10 +135,6 @@ def _seconds(stages: m.CompileStages) -> Sequence[float]:
     return [float(getattr(stages, field)) for field, *_ in STAGES]
 
 
-def _figures(seconds: Sequence[float]) -> Sequence[str]:
-    return [*map(_stage_s, seconds)]
-
-
 def _stage_s(value: float) -> str:
     if 0 < value < 0.001:
         return "< 0.001"
@@ -146,7 +142,7 @@ def _stage_s(value: float) -> str:
 
 
 def stage_table(runs: m.Runs) -> Table:
-    rows = ((run.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
+    rows = ((run.slug, *map(_stage_s, (*total, sum(total)))) for _, run, _, total in _totals(runs))
     return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
@@ -206,7 +202,7 @@ def _compilation(compilation: m.Compilation) -> Cells:
     each = DASH
     if operators:
         each = figure(stages.capture_s * 1e3 / operators)
-    return (*head, each, *_figures(_seconds(stages)))
+    return (*head, each, *map(_stage_s, _seconds(stages)))
 
 
 OPEN = 8  # rows that stand open; the others are folded

@@ -12,7 +12,18 @@ from kgprof.document.breakdown import Legend, legend_of
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
 from kgprof.document.quantity import count, duration, figure, if_known, milliseconds, p10_to_p90
 from kgprof.document.run_parts import collected, name_of
-from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
+from kgprof.document.table import (
+    Block,
+    Cell,
+    Table,
+    Texts,
+    dashed,
+    number,
+    plain,
+    row,
+    timed,
+    written,
+)
 from kgprof.wording import plural
 
 HEADINGS = (
@@ -37,7 +48,7 @@ def economics_table(profile: m.Profile) -> Table:
     return replace(table.only(*known), notes=_unknown(shown))
 
 
-def sentences(profile: m.Profile) -> Sequence[str]:
+def sentences(profile: m.Profile) -> Texts:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand
     there."""
     return [
@@ -58,9 +69,9 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
             return f"saves {milliseconds(us)}{per}"
         return f"loses {milliseconds(-us)}{per}"
 
-    saved: Sequence[str] = ()
-    if one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
-        saved = if_known(one.saved_us, saves)
+    saved = if_known(one.saved_us, saves)
+    if one.verdict not in (m.Payoff.PAYS, m.Payoff.NEVER):
+        saved = ()
     scale = 1.0
     if one.per == "step":
         scale = 1e-3
@@ -81,7 +92,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics]) -> Sequence[str]:
+def _unknown(shown: Sequence[m.Economics]) -> Texts:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
     reasons = []
     for one in shown:
@@ -117,7 +128,7 @@ def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block
 _Curve = tuple[str, str, float, m.Spread]
 
 
-def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
+def _curves(eager: str, modes: Sequence[m.Economics], names: Texts) -> Iterator[_Curve]:
     yield ("c-0", eager, 0.0, m.known(modes[0].eager_time))
     for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
         yield (f"c-{at}", name, m.known(one.cold_s), m.known(one.compiled_time))

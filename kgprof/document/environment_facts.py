@@ -10,7 +10,7 @@ from kgprof.document.escaping import one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, count, figure, if_known, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Cell, Cells, Fact, Table, plain, written
+from kgprof.document.table import Cell, Cells, Fact, Table, Texts, plain, written
 from kgprof.wording import plural
 
 # in git's own words
@@ -46,7 +46,7 @@ def environment(profile: m.Profile) -> Sequence[Fact]:
 
 
 @m.otherwise(())
-def cores(machine: m.Environment) -> Sequence[str]:
+def cores(machine: m.Environment) -> Texts:
     """Empty where the machine is known from a TORCH_TRACE directory alone."""
     return (f"{m.known(machine.cpu_count)} cores, {m.known(machine.torch_threads)} torch threads",)
 
@@ -101,7 +101,7 @@ def passes(profile: m.Profile) -> list[str]:
 
 
 # what is missing, why, and the slugs of the runs; none where it concerns the whole recording
-Gap = tuple[Sequence[str], str, Sequence[str]]
+Gap = tuple[Texts, str, Texts]
 
 
 def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:

@@ -12,7 +12,7 @@ from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Drawing, View, bounded
+from kgprof.document.table import Drawing, Texts, View, bounded
 from kgprof.wording import clause, relative
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
@@ -28,7 +28,7 @@ class Grouped(View, kw_only=False):
         return self.members[0]
 
     @property
-    def runs(self) -> Sequence[str]:
+    def runs(self) -> Texts:
         """Slugs; empty where it concerns no run."""
         return tuple(dict.fromkeys(finding.run.slug for finding in self.members if finding.run))
 
@@ -65,7 +65,7 @@ class Found(Drawing, kw_only=False):
 
     groups: Sequence[Grouped]
     root: str
-    notes: Sequence[str] = ()
+    notes: Texts = ()
     struck: bool = False  # of those that speak against nothing any more
 
 
@@ -147,7 +147,7 @@ _NO_HINTS = (
 _HINTS = 3
 
 
-def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
+def advice(finding: m.Finding, remedy: str = "") -> Texts:
     """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
     rule's remedy."""
     if finding.fix:
@@ -162,7 +162,7 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
     return ()
 
 
-def _hints(finding: m.Finding) -> Sequence[str]:
+def _hints(finding: m.Finding) -> Texts:
     if not finding.refusal:
         return ()
     given = finding.refusal.cause.hints
@@ -206,7 +206,7 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
     return finding.level
 
 
-def way_in(finding: m.Finding) -> Sequence[str]:
+def way_in(finding: m.Finding) -> Texts:
     """Of what happened in a library: its line, and those between it and the project's."""
     known = finding.refusal or finding.reads
     line = finding.library
@@ -253,7 +253,7 @@ class Place(Drawing):
 class FindingLine(View):
     anchor: str
     finding: m.Finding
-    runs: Sequence[str]
+    runs: Texts
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
@@ -262,7 +262,7 @@ class FindingLine(View):
     fails: str
     place: Place | None
     related: Sequence[Place | None]
-    words: Sequence[str]  # torch's own, a paragraph each
+    words: Texts  # torch's own, a paragraph each
 
 
 class FindingGroup(View):

@@ -33,6 +33,7 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -73,7 +74,7 @@ def first_line(kernel: m.KernelRow, root: str) -> str:
     return f"{place(first, root)}{more}"
 
 
-def places(lines: Sequence[m.Location], root: str) -> Sequence[str]:
+def places(lines: Sequence[m.Location], root: str) -> Texts:
     return [place(line, root) for line in lines[:_LINES]]
 
 
@@ -307,7 +308,7 @@ def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int) -> 
     )
 
 
-def _first_open(texts: Sequence[str], most: int, style: str, more: str) -> Sequence[Small]:
+def _first_open(texts: Texts, most: int, style: str, more: str) -> Sequence[Small]:
     """The first ``most`` in sight, the others behind the words ``more``."""
     parts = (Small(texts[:most], style), Small(texts[most:], style, more))
     return [part for part in parts if part.texts]
@@ -393,9 +394,10 @@ def kernel_table(
         "share",
         "median \N{MICRO SIGN}s (min to max)",
     ]
-    measured = isinstance(kernels.roofline, m.Roofline)
+    measured = False
     launches: dict[str, list[m.KernelLaunches]] = {}
     if isinstance(kernels.roofline, m.Roofline):
+        measured = True
         launches = collected((each.name, each) for each in kernels.roofline.rows)
         headings += _OF_THE_CARD
     shown = kernels.rows[:most]
@@ -434,7 +436,7 @@ _OF_THE_CARD = (
 )
 
 
-def distinct_names(names: Sequence[str], length: int, longest: int = _LONGEST) -> Sequence[str]:
+def distinct_names(names: Texts, length: int, longest: int = _LONGEST) -> Texts:
     """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
     then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}

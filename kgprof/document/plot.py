@@ -143,11 +143,7 @@ def ticked(value: float) -> str:
     return text
 
 
-_Kinds = Sequence[tuple[str, str]]
-_BARS: _Kinds = (
-    ("range", "fastest to slowest of a few consecutive steps"),
-    ("middle", "their median"),
-)
+_BARS = (("range", "fastest to slowest of a few consecutive steps"), ("middle", "their median"))
 _SINGLE = (("range", "one step"),)
 _OTHERS = (("band", "p10 to p90 of all steps"), ("far", "longer than the picture shows"))
 _NAMED = 5  # processes whose marks say so; of more they have numbers only
@@ -169,9 +165,9 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
             name = name_of(run.key)
-            bars = _BARS
+            bars = [*_BARS]
             if _single(series):
-                bars = _SINGLE
+                bars = [*_SINGLE]
             blocks = (
                 _distribution(series, name),
                 legend_of("p", *bars, *_OTHERS),

@@ -29,6 +29,7 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -220,7 +221,7 @@ def tone(profile: m.Profile) -> m.VerdictStatus:
     return status
 
 
-def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:
+def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Texts, int]:
     """Those that stand below the verdict, and how many more there are."""
     every = profile.verdict.reasons
     return every[:at_most], max(0, len(every) - at_most)
@@ -229,7 +230,7 @@ def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], 
 # ---------------------------------------------------------------- below the table
 
 
-def footnotes(profile: m.Profile) -> Sequence[str]:
+def footnotes(profile: m.Profile) -> Texts:
     """What a reader of the table must know, whoever renders it."""
     return (
         *_conditions(profile),

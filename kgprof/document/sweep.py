@@ -18,6 +18,7 @@ from kgprof.document.table import (
     Cells,
     Fold,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -114,7 +115,7 @@ def _size(sweep: m.Sweep, at: int) -> str:
     return " ".join(list(dict.fromkeys(each.cell.size for each in sweep.cells))[at]) or "as it is"
 
 
-def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
+def _by_size(sweep: m.Sweep, texts: Texts) -> str:
     """What is the same for all sizes once."""
     if len(set(texts)) == 1:
         return texts[0]
@@ -348,7 +349,7 @@ def _rungs(ladder: m.Ladder) -> Table:
         cells = several(found, len(headings) - 2, partial(_rung, rung))
         rows.append((rung, adds, *cells))
     results = [found for _, found in _ran(ladder)]
-    hidden: Sequence[str] = ()
+    hidden: Texts = ()
     if not any(found.agreement for found in results):
         hidden = (_OWN,)
     elif not any(found.tensors for found in results):
@@ -360,17 +361,16 @@ def _rungs(ladder: m.Ladder) -> Table:
 def _rung(rung: m.Rung, found: m.RungResult) -> Sequence[Cell]:
     """Whether it differs, its worst tensor, and the workload's own comparison."""
     result = Cell("agrees")
-    why = "no tensor was compared"
     if found.differs:
         result = Cell("differs", wrong=True)
     elif rung in _REFERENCES:
         result = Cell("reference")
+    if found.tensors:
+        return result, *_figures(found.tensors[0]), _own(found)
+    why = "no tensor was compared"
     if rung is m.Rung.FLOAT64:
         why = "the reference itself"
-    worst: Sequence[Cell] = [missing(why)] * (1 + len(_HEADINGS))
-    if found.tensors:
-        worst = _figures(found.tensors[0])
-    return result, *worst, _own(found)
+    return result, *[missing(why)] * (1 + len(_HEADINGS)), _own(found)
 
 
 def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:

@@ -49,6 +49,7 @@ class View(m.Model):
         return type(self).__name__.lower()
 
 
+Texts = Sequence[str]
 Shown = dict[str, Any]  # what a template alone reads, by name
 Note = tuple[str, str]  # what it is about, and a text
 
@@ -56,14 +57,14 @@ Note = tuple[str, str]  # what it is about, and a text
 class Small(View, kw_only=False):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
-    texts: Sequence[str]
+    texts: Texts
     style: str = "below"
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
 class Cell(View, kw_only=False):
     text: str = ""
-    details: Sequence[str] = ()  # what qualifies a figure: its range, its samples
+    details: Texts = ()  # what qualifies a figure: its range, its samples
     below: Sequence[Small] = ()  # on the page only
     value: float | None = None  # what the page sorts by, where the text does not sort
     measured: bool = True
@@ -186,7 +187,7 @@ class Points(View, kw_only=False):
     """Sentences of a list; what follows the first of one stands below it: what to do, then what
     that brings."""
 
-    points: Sequence[Sequence[str]]
+    points: Sequence[Texts]
     numbered: bool = False
 
 
@@ -346,7 +347,7 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 
 
 @cache
-def _fields(kind: type) -> Sequence[str]:
+def _fields(kind: type) -> Texts:
     """Those that may hold a text; none of a drawing, nor of what no table is made of."""
     if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped | m.Finding):
         return ()

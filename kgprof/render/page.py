@@ -53,7 +53,7 @@ from kgprof.document.limits import (
 )
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
-from kgprof.document.table import Block, Facts, Shown, View, bounded
+from kgprof.document.table import Block, Facts, Shown, Texts, View, bounded
 from kgprof.render.embedded_profile import Packed, TraceFile, trace_links
 from kgprof.wording import plural
 
@@ -196,7 +196,7 @@ def _heading(profile: m.Profile) -> str:
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
 
 
-def _facts(profile: m.Profile) -> Sequence[str]:
+def _facts(profile: m.Profile) -> Texts:
     """The machine, the version and how many processes; the rest of the environment has a
     section."""
     environment = profile.environment
@@ -234,7 +234,7 @@ def _section(anchor: str, title: str, tally: str = "", /, **content: object) -> 
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    left_out: Sequence[str],
+    left_out: Texts,
     links: Sequence[Shown],
     limits: Limits,
 ) -> Iterator[Section]:
@@ -456,9 +456,7 @@ def _compiled_and_watched(
         )
 
 
-def _method(
-    profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
-) -> Iterator[Section]:
+def _method(profile: m.Profile, timed: bool, left_out: Texts, limits: Limits) -> Iterator[Section]:
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions)
     yield _section("gaps", "Not measured", table=gaps, left_out=left_out)
