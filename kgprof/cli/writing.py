@@ -449,7 +449,7 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
     for run in profile.runs:
         if run.exit.outcome == "ok" or run.exit.failure is not None:
             continue
-        words = f"{run.key.slug} {run.exit.words}"
+        words = f"{run.slug} {run.exit.words}"
         if run.exit.exit_code is not None:
             words += f" (exit code {run.exit.exit_code})"
         log = layout.run_folder(recording, run.key) / layout.LOG
@@ -464,7 +464,7 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
         if isinstance(run.rounds, m.Rounds):
             logs = layout.run_folder(recording, run.key) / "round_*_log.txt"
             for lost in run.rounds.lost:
-                say(f"{run.key.slug}: {lost}", f"its log: {logs}")
+                say(f"{run.slug}: {lost}", f"its log: {logs}")
 
 
 def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool) -> int:
@@ -480,7 +480,7 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     ):
         say("the baseline is left as it is", "not every run could be checked")
         return profile.exit_code
-    root = profile.environment.source_root
+    root = profile.source_root
     failing = profile.gate.failing
     to_accept = [f for i, f in enumerate(profile.findings) if i in failing or f.accepted]
     expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()

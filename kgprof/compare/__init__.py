@@ -94,7 +94,7 @@ def compare(
             )
         # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere
         # the file's name.
-        named = relative(side.workload, side.environment.source_root)
+        named = relative(side.workload, side.source_root)
         if named.startswith("/"):
             named = named.rpartition("/")[2]
         workloads.append(named.removeprefix("./"))
@@ -141,7 +141,7 @@ def compare(
     return replace(
         head,
         comparison=compared,
-        verdict=verdict.verdict(reasons, compared, head.environment.source_root),
+        verdict=verdict.verdict(reasons, compared, head.source_root),
         exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
     )
 
@@ -226,9 +226,7 @@ def _runs(
         )
         mine = [each for each in compared.findings if each.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
-        causes = explained(
-            sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root
-        )
+        causes = explained(sides, metrics(sides, budgets, mine), trace, mine, head.source_root)
         notes = [*causes.notes, drift_words(machine, LEAST_DRIFT)]
         rounds = isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds)
         if rounds and isinstance(machine, m.Skipped) and machine is not IN_TURN:
@@ -281,7 +279,7 @@ def _facts(side: m.Profile) -> dict[str, str]:
 
 def _flags(side: m.Profile) -> dict[str, str]:
     return {
-        f"environment variable {name}": relative(value, side.environment.source_root)
+        f"environment variable {name}": relative(value, side.source_root)
         for name, value in side.environment.flags.items()
         # those are compared as options
         if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")

@@ -86,7 +86,7 @@ def between(base: m.Profile, head: m.Profile, diff: str = "") -> tuple[ChangedLi
     told = [
         line for line in of_diff(diff, after) if line.place.file not in before.keys() & after.keys()
     ]
-    ran = {relative(source.file, head.environment.source_root) for source in head.sources}
+    ran = {relative(source.file, head.source_root) for source in head.sources}
     every = (*found, *told)
     return tuple(line for line in every if line.place.file in ran) or every
 
@@ -134,7 +134,7 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
 
 
 def _texts(profile: m.Profile) -> dict[str, str]:
-    root = profile.environment.source_root
+    root = profile.source_root
     return {relative(s.file, root): s.text for s in profile.sources if isinstance(s.text, str)}
 
 
@@ -158,7 +158,7 @@ def put_down(
 ) -> tuple[m.Cause, ...]:
     """The causes, each with the changed line that it is put down to. ``findings`` and ``run``:
     head's."""
-    root = head.environment.source_root
+    root = head.source_root
     texts = _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     causes = []

@@ -103,11 +103,11 @@ def _matched(
     order."""
     there: dict[Hashable, list[m.Finding]] = defaultdict(list)
     for finding in sorted(before, key=_order_within):
-        there[name(finding, base.environment.source_root)].append(finding)
+        there[name(finding, base.source_root)].append(finding)
     pairs: list[tuple[m.Finding, m.Finding]] = []
     new: list[m.Finding] = []
     for finding in sorted(after, key=_order_within):
-        same = there[name(finding, head.environment.source_root)]
+        same = there[name(finding, head.source_root)]
         if same:
             pairs.append((same.pop(0), finding))
         else:

@@ -41,7 +41,7 @@ def reasons(base: m.Profile, head: m.Profile, compared: m.Comparison) -> tuple[R
     """Everything that keeps the comparison from passing, worst first."""
     found = [*_deaths(head), *_open(base, compared)]
     if compared.fail_on != "never":
-        found += _regressions(compared, head.environment.source_root)
+        found += _regressions(compared, head.source_root)
     return tuple(sorted(found, key=lambda reason: WORST_FIRST.index(reason.exit_code)))
 
 
@@ -52,7 +52,7 @@ def _deaths(profile: m.Profile) -> Iterator[Reason]:
                 code = EXIT_WORKLOAD
                 if ended.outcome == "interrupted":
                     code = EXIT_INTERRUPTED
-                yield Reason(code, f"{run.key.slug} {ended.words}")
+                yield Reason(code, f"{run.slug} {ended.words}")
 
 
 def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:

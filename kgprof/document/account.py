@@ -36,23 +36,23 @@ def sentence(profile: m.Profile) -> str:
 def lines(profile: m.Profile) -> Sequence[str]:
     """Say where the time of the one script went, and whether its compiling pays, unless an action
     says it."""
-    runs = () if profile.comparison else profile.runs
-    economics = runs[0].economics if len(runs) == 1 else None
-    pays = economics.text if isinstance(economics, m.Economics) else ""
-    if any(action.text == pays for action in profile.actions):
-        pays = ""
-    return [line for line in (sentence(profile), clause("compiled: ", pays)) if line]
+    said = [sentence(profile)]
+    acted = [action.text for action in profile.actions]
+    for run in _only_run(profile):
+        if isinstance(run.economics, m.Economics) and run.economics.text not in acted:
+            said.append(clause("compiled: ", run.economics.text))
+    return [line for line in said if line]
 
 
 def measured(account: m.ScriptAccount) -> str:
     """Say how it was measured; of the compile caches only where something was compiled, which may
     not look into them."""
-    compiled = any(each.phase is m.RunPhase.COMPILING for each in account.phases)
+    how, caches = "rerun without instruments", ", with compile caches from the first run"
     if account.under_listeners:
         how, caches = "with kgprof's listeners on", " and cold compile caches"
-    else:
-        how, caches = "rerun without instruments", ", with compile caches from the first run"
-    return f"{how}{caches if compiled else ''}; torch was imported before"
+    if any(each.phase is m.RunPhase.COMPILING for each in account.phases):
+        how += caches
+    return f"{how}; torch was imported before"
 
 
 def picture(profile: m.Profile) -> Shown | None:
@@ -71,9 +71,15 @@ def picture(profile: m.Profile) -> Shown | None:
     return Shown(title=TITLE, sentence=words, bar=Bar(words, parts), legend=entries)
 
 
-def _account(profile: m.Profile) -> m.ScriptAccount | None:
-    """Of ranks each has its own; none of them is the run."""
+def _only_run(profile: m.Profile) -> m.Runs:
+    """Of ranks each has its own account; none of them is the run."""
     if len(profile.runs) != 1 or profile.comparison:
-        return None
-    account = profile.runs[0].account
-    return None if isinstance(account, m.Skipped) else account
+        return ()
+    return profile.runs
+
+
+@m.otherwise(None)
+def _account(profile: m.Profile) -> m.ScriptAccount | None:
+    for run in _only_run(profile):
+        return m.known(run.account)
+    return None

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kgprof import model as m
 from kgprof.document.quantity import (
     figure,
+    if_known,
     milliseconds,
     of_width,
     percent,
@@ -14,7 +15,18 @@ from kgprof.document.quantity import (
     share_of,
 )
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Cells, Drawing, Drawn, Note, Shown, Table, View, plain
+from kgprof.document.table import (
+    Cell,
+    Cells,
+    Drawing,
+    Drawn,
+    Note,
+    Shown,
+    Table,
+    View,
+    plain,
+    written,
+)
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, within_process
 from kgprof.wording import plural
@@ -97,7 +109,9 @@ def steps_of(kernels: m.KernelBreakdown) -> int:
 
 def per(kernels: m.KernelBreakdown) -> str:
     """What such a quotient is of."""
-    return "step" if kernels.steps else "window"
+    if kernels.steps:
+        return "step"
+    return "window"
 
 
 def step_us(kernels: m.KernelBreakdown) -> float:
@@ -132,17 +146,19 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Time) -> tuple[float, float, 
     return busy, share_of(busy, step), step, False
 
 
+@m.otherwise("")
 def share_doubt(of_us: float, bare: m.Time) -> str:
     """Why a share of a step of ``of_us`` is not one of the steps that were timed; empty where it
     is."""
-    if isinstance(bare, m.Skipped) or not bare.median:
+    timed = m.known(bare)
+    if not timed.median:
         return ""
-    if not within_process(bare, PER_STEP).is_steady:
+    if not within_process(timed, PER_STEP).is_steady:
         return "per step; its share is not decided"
-    times = max(of_us / bare.median, bare.median / of_us) if of_us else 1.0
-    if times <= NOISY:
+    times = of_us / timed.median
+    if not of_us or max(times, 1 / times) <= NOISY:
         return ""
-    return f"per traced step, which took {ratio(of_us / bare.median)} the time of others"
+    return f"per traced step, which took {ratio(times)} the time of others"
 
 
 def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:
@@ -155,9 +171,11 @@ def busy_caption(kernels: m.KernelBreakdown, bare: m.Time) -> str:
     return f"busy {percent(share)} under the profiler"
 
 
-def unit(kernels: m.KernelBreakdown) -> str:
+def unit(of: m.KernelBreakdown | m.TraceDifference) -> str:
     """What a row counts."""
-    return "GPU time" if kernels.device == "cuda" else "self time of operators"
+    if of.device == "cuda":
+        return "GPU time"
+    return "self time of operators"
 
 
 def overrides(profile: m.Profile) -> Sequence[Note]:
@@ -165,7 +183,9 @@ def overrides(profile: m.Profile) -> Sequence[Note]:
     kernels."""
     made = []
     for own in profile.kind_overrides:
-        kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
+        kernels = "no kernel"
+        if own.kernels:
+            kernels = plural(own.kernels, "kernel")
         made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
     return made
 
@@ -184,8 +204,10 @@ def time_table(runs: m.Runs) -> Table:
             for kind, spent in us.items()
         }
         cells = [(fused | timed).get(kind, Cell("0")) for kind in kinds]
-        window = "" if kernels.steps else " (whole window)"
-        rows.append([f"{run.key.slug}{window}", *cells, milliseconds(step)])
+        name = run.slug
+        if not kernels.steps:
+            name += " (whole window)"
+        rows.append([name, *cells, milliseconds(step)])
     headings = ("run", *(NAMES[kind] for kind in kinds), "whole step")
     return plain("Time per step by kind", headings, rows)
 
@@ -194,7 +216,7 @@ def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     rows: list[Cells] = [
-        [run.key.slug, *(_phase_cell(part, phases) for part in phases.parts)]
+        [run.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]
     return plain(
@@ -204,9 +226,8 @@ def phase_table(runs: m.Runs) -> Table:
 
 def _phase_cell(part: m.PhaseTime, phases: m.TrainingPhases) -> Cell:
     whole_us = sum(each.host_us for each in phases.parts)
-    gpu = () if isinstance(part.device_us, m.Skipped) else (f"GPU {milliseconds(part.device_us)}",)
-    share = percent(share_of(part.host_us, whole_us))
-    return Cell(milliseconds(part.host_us), (share, *gpu), value=part.host_us)
+    gpu = if_known(part.device_us, lambda us: f"GPU {milliseconds(us)}")
+    return written(part.host_us, milliseconds, percent(share_of(part.host_us, whole_us)), *gpu)
 
 
 # One letter a kind but idle, in their order, so that a bar can be read without its colours.
@@ -239,13 +260,18 @@ class Bar(Drawing, kw_only=False):
         """One after the other from the left; a letter and a share where there is room for them."""
         x = 0.0
         for part in self.parts:
+            letter = share = ""
+            if part.length >= _LETTER_FROM:
+                letter = part.letter
+            if part.length >= _SHARE_FROM:
+                share = rounded(part.share)
             yield Shown(
                 kind=part.kind,
                 x=of_width(x),
                 width=of_width(part.length),
                 middle=of_width(x + part.length / 2),
-                letter=part.letter if part.length >= _LETTER_FROM else "",
-                share=rounded(part.share) if part.length >= _SHARE_FROM else "",
+                letter=letter,
+                share=share,
                 wide=part.length < _SHARE_ALWAYS_FROM,  # the share fits on a wide screen only
                 title=part.title,
             )
@@ -290,7 +316,9 @@ def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: 
     longest = max((value for _, value in rows), default=0.0) or 1.0
     made = []
     for name, value in rows:
-        words = f"{value:,.0f}" if unit == "cases" else figure(value)
+        words = figure(value)
+        if unit == "cases":
+            words = f"{value:,.0f}"
         width = of_width(max(value, 0.0) / longest)
         made.append(Shown(name=name, value=words, width=width, first=name == marked))
     return Drawn("lengths", Shown(what=what, unit=unit, rows=made))

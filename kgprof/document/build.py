@@ -5,7 +5,7 @@ The page shows more of everything, and draws (render/page.py).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -35,7 +35,7 @@ from kgprof.document.quantity import (
     share_of,
 )
 from kgprof.document.run_parts import having
-from kgprof.document.sheet import Section
+from kgprof.document.sheet import Section, Sections
 from kgprof.document.table import Block, Blocks, Points, Table, plain
 from kgprof.wording import clause
 
@@ -53,7 +53,7 @@ _RANGES = (
 _LIMITS = trace_table.IN_TEXT
 
 
-def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
+def sections(profile: m.Profile, *, wide: bool) -> Sections:
     """``wide``: there is room for tables of many columns, and what is long is folded."""
     if profile.comparison:
         yield from compared(profile, profile.comparison)
@@ -78,19 +78,19 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     yield from _not_measured(profile)
 
 
-def next_steps(profile: m.Profile) -> Iterator[Section]:
+def next_steps(profile: m.Profile) -> Sections:
     if profile.actions:
         steps = Points(tuple(practices.next_steps(profile)), numbered=True)
         yield Section(practices.NEXT_STEPS, (steps,), noun="actions")
 
 
-def _limits(profile: m.Profile) -> Iterator[Section]:
-    limited = limit_table.limit_blocks(profile.runs, profile.environment.source_root)
+def _limits(profile: m.Profile) -> Sections:
+    limited = limit_table.limit_blocks(profile.runs, profile.source_root)
     if limited:
         yield Section(limit_table.SECTION, limited, noun="shares")
 
 
-def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
+def runs(profile: m.Profile, *, wide: bool) -> Sections:
     """A row a run, or a trace file in place of a run that was timed; ranks and traces beside each
     other."""
     if profile.trace_files:
@@ -106,11 +106,13 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
 
 
 def _timed(profile: m.Profile, wide: bool) -> Section:
-    hidden = _ON_THE_PAGE if wide else (*_ON_THE_PAGE, *_NARROW)
+    hidden = [*_ON_THE_PAGE]
+    if not wide:
+        hidden += _NARROW
     shown = [column for column in summary.columns(profile) if column.key not in hidden]
     table = summary.run_table(profile.runs, shown[:_METRICS], "")
-    ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
-    notes = [f"{run.key.slug}: {note}" for run in profile.runs for note in run.notes]
+    ended = [f"{run.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
+    notes = [f"{run.slug}: {note}" for run in profile.runs for note in run.notes]
     blocks: Blocks = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
     return Section("", blocks, noun="runs")
 
@@ -134,11 +136,11 @@ def by_weight(profile: m.Profile) -> list[Grouped]:
 def _listed(
     title: str, groups: Iterable[Grouped], profile: m.Profile, *more: str, folded: bool = False
 ) -> Section:
-    found = Found(tuple(groups), profile.environment.source_root)
+    found = Found(tuple(groups), profile.source_root)
     return Section(title, (found, *more), folded=folded, noun="findings")
 
 
-def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
+def _findings(profile: m.Profile, wide: bool) -> Sections:
     """A log shows all of them, a comment the first; the others are folded below."""
     if not profile.findings:
         said = f"no finding; {coverage.tally(profile.coverage, profile.rules)}"
@@ -153,24 +155,24 @@ def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
     if not wide or beyond <= 0:
         yield _listed(title, groups, profile)
         return
-    unlisted = beyond - _MORE_FINDINGS
-    only = f", {unlisted:,} of them in report.json only" if unlisted > 0 else ""
-    yield _listed(title, groups[:FINDINGS], profile, f"{beyond:,} more below{only}")
+    more = f"{beyond:,} more below"
+    if beyond > _MORE_FINDINGS:
+        more += f", {beyond - _MORE_FINDINGS:,} of them in report.json only"
+    yield _listed(title, groups[:FINDINGS], profile, more)
 
 
-def _accepted(profile: m.Profile) -> Iterator[Section]:
+def _accepted(profile: m.Profile) -> Sections:
     groups = [group for group in grouped(profile.findings) if group.first.accepted]
-    entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [
         f"expired on {entry.expires}: {entry.rule} in {entry.file} {entry.function} "
         f"({entry.owner}: {entry.reason})"
-        for entry in entries
+        for entry in (profile.gate or profile).accepted
         if entry.status is m.AcceptedStatus.EXPIRED
     ]
     blocks: list[Block] = []
     if groups:
         by_whom = [f"accepted by {group.first.accepted}" for group in groups]
-        blocks.append(Found(groups, profile.environment.source_root, by_whom, struck=True))
+        blocks.append(Found(groups, profile.source_root, by_whom, struck=True))
     if expired:
         blocks.append(_points(expired))
     if blocks:
@@ -181,7 +183,7 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
 # ---------------------------------------------------------------- what was measured
 
 
-def _watched(profile: m.Profile) -> Iterator[Section]:
+def _watched(profile: m.Profile) -> Sections:
     """Trade-offs, the runs that pay, what failed of the checklist, syncs and memory."""
     weighed = [
         (practices.WEIGHED.get(each.verdict, each.verdict), each.text)
@@ -208,10 +210,10 @@ def _points(sentences: Iterable[str], *, numbered: bool = False) -> Points:
     return Points([(sentence,) for sentence in sentences], numbered)
 
 
-def _kernels(profile: m.Profile) -> Iterator[Section]:
+def _kernels(profile: m.Profile) -> Sections:
     """Of each run what ran, whose lines it computes, why the device was idle, and the host's
     step."""
-    root = profile.environment.source_root
+    root = profile.source_root
     for _, run, kernels in breakdown.broken_down(profile.runs):
         step = breakdown.step_us(kernels)
         shares = ", ".join(
@@ -238,16 +240,16 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             *kernel_table.sentences(kernels),
             *kernels.warnings,
         )
-        title = f"Kernels of {run.key.slug}"
+        title = f"Kernels of {run.slug}"
         yield Section(title, blocks, intro, folded=True, noun="kernels")
 
 
-def _checked(profile: m.Profile) -> Iterator[Section]:
+def _checked(profile: m.Profile) -> Sections:
     """HolisticTraceAnalysis' figures; what it was not asked, or did not say, once for all runs."""
     checks = having(profile.runs, "holistic", m.HolisticCheck)
     if not checks:
         return
-    said = [f"{run.key.slug}: {trace_table.hta_sentence(check)}" for _, run, check in checks]
+    said = [f"{run.slug}: {trace_table.hta_sentence(check)}" for _, run, check in checks]
     blocks: list[Block] = [_points(said)]
     calls = (call for *_, check in checks for call in check.calls if call.reason)
     reasons = dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls)
@@ -257,14 +259,17 @@ def _checked(profile: m.Profile) -> Iterator[Section]:
     yield Section("Cross-check with HTA", blocks, intro, noun="runs")
 
 
-def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
+def _compiled(profile: m.Profile, wide: bool) -> Sections:
     """What compiling made of each graph."""
-    for title, blocks in (
+    parts: Sequence[tuple[str, Iterable[Block]]] = (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
         ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
         ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs)),
-    ):
-        shown = [block if wide else _narrow(block) for block in blocks]
+    )
+    for title, blocks in parts:
+        shown = [*blocks]
+        if not wide:
+            shown = [*map(_narrow, shown)]
         if shown:
             yield Section(title, shown, folded=True)
 
@@ -276,7 +281,7 @@ def _narrow(block: Block) -> Block:
     return block
 
 
-def _roofline(profile: m.Profile) -> Iterator[Section]:
+def _roofline(profile: m.Profile) -> Sections:
     """The largest kernels of the run of which most could be placed, and how much of each run
     was."""
     found = roofline_table.placed(profile.runs)
@@ -292,14 +297,14 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     if not ceilings:
         against = f"No peak rates: {roofline.without}."
     shares = [
-        f"{each.key.slug}: {roofline_table.sentence(kernels, of)}" for _, each, kernels, of in found
+        f"{each.slug}: {roofline_table.sentence(kernels, of)}" for _, each, kernels, of in found
     ]
     blocks: Blocks = (table, against, *shares)
-    title = f"Roofline: the largest kernels of {run.key.slug}"
+    title = f"Roofline: the largest kernels of {run.slug}"
     yield Section(title, blocks, folded=True, noun="kernels")
 
 
-def _not_measured(profile: m.Profile) -> Iterator[Section]:
+def _not_measured(profile: m.Profile) -> Sections:
     gaps = []
     for what, reason, slugs in gathered(profile.omissions):
         runs = clause(" (", ", ".join(slugs), ")")
@@ -311,7 +316,7 @@ def _not_measured(profile: m.Profile) -> Iterator[Section]:
 # ---------------------------------------------------------------- a comparison
 
 
-def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+def compared(profile: m.Profile, found: m.Comparison) -> Sections:
     """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
     findings."""
     sides: Blocks = (("base", _side(found.base)), ("head", _side(found.head)))
@@ -332,21 +337,24 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
 def _side(side: m.ComparedSide) -> str:
     made = [side.created_utc]
     if side.commit:
-        dirty = " with local changes" if side.git_dirty is True else ""
-        made.append(f"commit {side.commit[:12]}{dirty}")
+        commit = f"commit {side.commit[:12]}"
+        if side.git_dirty is True:
+            commit += " with local changes"
+        made.append(commit)
     return f"{side.source} ({', '.join(made)})"
 
 
-def _causes(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+def _causes(profile: m.Profile, found: m.Comparison) -> Sections:
     if not found.causes:
         return
-    worse = any(not isinstance(run.explained_us, m.Skipped) for run in found.runs)
-    root = profile.environment.source_root
+    root = profile.source_root
     causes = _points(
         (compare_words.caused(cause, found, root) for cause in found.causes), numbered=True
     )
     notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
-    title = "Likely cause" if worse else "Changes"
+    title = "Likely cause"
+    if all(isinstance(run.explained_us, m.Skipped) for run in found.runs):
+        title = "Changes"
     yield Section(title, (causes, *compare_words.accounts(found), *notes), noun="causes")
 
 
@@ -365,7 +373,7 @@ def _metrics(found: m.Comparison) -> Section:
     return Section("", blocks, noun="metrics")
 
 
-def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+def _compared_findings(profile: m.Profile, found: m.Comparison) -> Sections:
     tally = compare_words.tally(found)
     yield Section("Findings", compare_words.unchecked(found), tally)
     by_status = compare_words.by_status(found)
@@ -381,13 +389,14 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
             shown = groups[:FINDINGS]
             listed = Found(
                 [group for group, _ in shown],
-                profile.environment.source_root,
+                profile.source_root,
                 [_note(members) for _, members in shown],
                 struck=title == "Fixed",
             )
-            more = len(groups) - FINDINGS
-            rest = (f"{more:,} more in the report",) if more > 0 else ()
-            yield Section(title, (listed, *rest), noun="findings")
+            blocks: list[Block] = [listed]
+            if len(groups) > FINDINGS:
+                blocks.append(f"{len(groups) - FINDINGS:,} more in the report")
+            yield Section(title, blocks, noun="findings")
 
 
 def _note(members: list[m.ComparedFinding]) -> str:

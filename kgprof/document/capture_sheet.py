@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.document.breakdown import lengths
-from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.sheet import Code, Section, Sections, Sheet
 from kgprof.document.table import (
     Block,
     Cell,
@@ -40,6 +40,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     status, verdict = _verdict(report)
     trust = ""
     sections = []
+    pictures: list[Fold] = []
     if isinstance(advice, m.CaptureAdvice):
         warnings = [("Warning", text) for text in advice.warnings]
         code = Code(advice.code)
@@ -49,6 +50,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     # Where no case could be run, all have the reason that the verdict gives.
     if report.tried:
         sections += [_cases(report), *_details(report), Section("Method", _METHOD)]
+        pictures += _pictures(report)
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
@@ -60,7 +62,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
             f"Python {machine.python}",
             report.created_utc,
         ),
-        pictures=[*_pictures(report)] if report.tried else (),
+        pictures=pictures,
         sections=sections,
     )
 
@@ -102,11 +104,13 @@ def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
         return m.VerdictStatus.INCONCLUSIVE, f"No case could be run: {why}."
     if isinstance(report.advice, m.Skipped):
         harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
-        failed = any(result.outcome not in harmless for result in report.results)
-        status = m.VerdictStatus.FAILED if failed else m.VerdictStatus.INCONCLUSIVE
+        status = m.VerdictStatus.INCONCLUSIVE
+        if any(result.outcome not in harmless for result in report.results):
+            status = m.VerdictStatus.FAILED
         return status, f"No recommendation: {report.advice.reason}."
-    sure = report.advice.confidence is m.Confidence.HIGH and not report.interrupted
-    return m.VerdictStatus.OK if sure else m.VerdictStatus.ATTENTION, report.advice.summary
+    if report.advice.confidence is m.Confidence.HIGH and not report.interrupted:
+        return m.VerdictStatus.OK, report.advice.summary
+    return m.VerdictStatus.ATTENTION, report.advice.summary
 
 
 def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
@@ -119,7 +123,7 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
     if len(timed_calls) > 1:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
         rows = [(name, us) for us, name in shown]
-        advised = report.advice.case if isinstance(report.advice, m.CaptureAdvice) else ""
+        advised = getattr(report.advice, "case", "")
         yield Fold("Time per call", (lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),))
     if ended := [(outcome, float(number)) for outcome, number in _tally(report).items()]:
         yield Fold("Outcomes", (lengths("outcome", "cases", ended),))
@@ -131,9 +135,12 @@ def _row(result: m.CaptureResult) -> Cells:
     call = copies = missing("only correct cases are timed")
     if answer:
         call, copies = timed(answer.call_us), timed(answer.copies_us)
+    outcome: str = result.outcome
+    if bad:
+        outcome = outcome.upper()
     return (
         Cell(result.name, title=f"the function is {result.case.words}"),
-        Cell(result.outcome.upper() if bad else result.outcome, wrong=bad),
+        Cell(outcome, wrong=bad),
         _against(result),
         call,
         copies,
@@ -148,13 +155,16 @@ def _against(result: m.CaptureResult) -> str:
     worst = answer.difference
     if result.outcome is m.CaptureOutcome.CORRECT:
         return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
-    place = f"{worst.of}{list(worst.index) if worst.index else ''}"
-    stale = "the result for the old inputs: " if answer.stale else ""
+    place = worst.of
+    if worst.index:
+        place += f"{list(worst.index)}"
+    if answer.stale:
+        place = f"the result for the old inputs: {place}"
     differ = f"{worst.differing:,} of {worst.elements:,} differ"
-    return f"{stale}{place} is {worst.got}, not {worst.expected}; {differ}"
+    return f"{place} is {worst.got}, not {worst.expected}; {differ}"
 
 
-def _details(report: m.CaptureReport) -> Iterator[Section]:
+def _details(report: m.CaptureReport) -> Sections:
     """What is too long for the table: the lines that raised, stacks, and the inputs."""
     folds = []
     for result in report.results:
@@ -168,7 +178,10 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
         rows = []
         for each in inputs:
             shape = "\N{MULTIPLICATION SIGN}".join(map(str, each.shape)) or "scalar"
-            rows.append((each.name, shape, each.dtype, "yes" if each.declared else "no"))
+            declared = "no"
+            if each.declared:
+                declared = "yes"
+            rows.append((each.name, shape, each.dtype, declared))
         table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
         intro = (
             "Tensors that the function reads but neither creates nor writes, except its parameters."

@@ -11,9 +11,10 @@ from kgprof.document import breakdown, compare_words, trace_table
 from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend
 from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
-from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
+from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width, or_dash
 from kgprof.document.table import Block, Fold, Shown, Table, plain
 
+SIDES = {"base": "before", "head": "after"}  # what the fields of a Change call them
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
@@ -27,7 +28,7 @@ def compare_part(
     """What the section holds. ``anchors``: where each finding of the head stands, by its
     fingerprint."""
     metrics = compare_words.metrics_of(found)
-    root = profile.environment.source_root
+    root = profile.source_root
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     # Those that are the same, or of which nothing is known.
@@ -35,7 +36,7 @@ def compare_part(
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
     traces = [run.trace for run in found.runs if run.trace]
-    bars = [parts_of(trace, after) for trace in traces for after in (False, True)]
+    bars = [parts_of(trace, side) for trace in traces for side in SIDES]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     by_status = compare_words.by_status(found)
     notes = (*compare_words.unchecked(found), found.method, *found.notes)
@@ -70,8 +71,9 @@ def compare_part(
 
 def _sides(found: m.Comparison) -> Table:
     def facts(side: m.ComparedSide) -> Sequence[str]:
-        changes = " with changes" if side.git_dirty is True else ""
-        commit = f"{side.commit}{changes}"
+        commit = side.commit
+        if side.git_dirty is True:
+            commit += " with changes"
         if isinstance(side.git_commit, m.Skipped):
             commit = f"not known: {side.git_commit.reason}"
         verdict = f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
@@ -129,7 +131,7 @@ def plot(metric: m.ComparedMetric) -> Shown | None:
         x=of_width(at(low)),
         width=of_width(max(at(high) - at(low), 0.01)),
         middle=of_width(0.5),
-        limit="" if budget is None else of_width(at(budget)),
+        limit=or_dash(budget, lambda most: of_width(at(most)), ""),
     )
 
 
@@ -139,13 +141,16 @@ def plot(metric: m.ComparedMetric) -> Shown | None:
 def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes:
-        explains = "" if together else compare_words.explains(cause, found.runs)
-        run = cause.run.slug if cause.run else ""
+        # How much it explains, unless that is said once among the accounts, and its run.
+        details = []
+        if not together:
+            details.append(compare_words.explains(cause, found.runs))
+        if cause.run:
+            details.append(cause.run.slug)
         yield Shown(
             cause=cause.cause,
             text=compare_words.cause_text(cause),
-            # How much it explains, unless that is said once among the accounts, and its run.
-            detail=", ".join(filter(None, (explains, run))),
+            detail=", ".join(details),
             place=place(cause.place, root),
             anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
@@ -154,20 +159,19 @@ def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]
 # ---------------------------------------------------------------- where the time moved
 
 
-def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
+def parts_of(trace: m.TraceDifference, side: str) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
     rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
-    return breakdown.in_order({row.name: _us(row, after) for row in rows})
+    return breakdown.in_order({row.name: _us(row, side) for row in rows})
 
 
-def _us(change: m.Change, after: bool) -> float:
-    return change.after_us if after else change.before_us
-
-
-def window_us(trace: m.TraceDifference, after: bool) -> float:
+def _us(change: m.Change | None, side: str) -> float:
     """Zero where it is not known."""
-    window = trace.of_window("window")
-    return _us(window, after) if window else 0.0
+    return float(getattr(change, f"{SIDES[side]}_us", 0.0))
+
+
+def window_us(trace: m.TraceDifference, side: str) -> float:
+    return _us(trace.of_window("window"), side)
 
 
 def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
@@ -177,27 +181,30 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
     alone = compare_words.only_in(run)
     blocks: list[Block] = [*run.notes]
     if trace and not trace.missing:
-        blocks.append(Bars((_bar(trace, False, longest_us), _bar(trace, True, longest_us))))
+        blocks.append(Bars([_bar(trace, side, longest_us) for side in SIDES]))
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
-        kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
-        blocks += trace_table.difference(kept, rows=rows or KERNELS).blocks
+        if not rows:
+            trace = replace(trace, kernels=(), spans=(), regions=())
+        blocks += trace_table.difference(trace, rows=rows or KERNELS).blocks
     elif alone:
         blocks.append("No bars: the run is on one side only.")
+    elif trace:
+        blocks.append(f"No bars: {trace.missing}.")
     else:
-        blocks.append(f"No bars: {trace.missing if trace else 'neither side was traced'}.")
+        blocks.append("No bars: neither side was traced.")
     blocks += _tables(run)
     worse = m.MetricVerdict.WORSE in verdicts
     return Fold(run.run.slug, blocks, caption=alone or ", ".join(tally), open=worse, run=place)
 
 
-def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
-    name = "head" if after else "base"
-    parts = parts_of(trace, after)
-    whole = window_us(trace, after) or sum(parts.values()) or 1.0
-    steps = trace.after_steps if after else trace.before_steps
-    over = f", mean of {count(steps)}" if trace.per == "step" else ""
+def _bar(trace: m.TraceDifference, name: str, longest_us: float) -> Bar:
+    parts = parts_of(trace, name)
+    whole = window_us(trace, name) or sum(parts.values()) or 1.0
     ms = f"{milliseconds(whole)} ms"
+    caption = f"{ms} per {trace.per} under the profiler"
+    if trace.per == "step":
+        caption += f", mean of {count(getattr(trace, f'{SIDES[name]}_steps'))}"
     words = [f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items()]
     return Bar(
         f"{name}: {ms}: {', '.join(words)}",
@@ -206,7 +213,7 @@ def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
             for kind, us in parts.items()
         ],
         name,
-        f"{ms} per {trace.per} under the profiler{over}",
+        caption,
     )
 
 
@@ -258,8 +265,12 @@ def _status(
         finding = group.first
         before = max(each.base_count for each in members)
         after = max(each.head_count for each in members)
-        was = "" if before == after else f", was {count(before)}"
-        fixed = status is m.FindingStatus.FIXED
+        counts = count(after)
+        if before != after:
+            counts += f", was {count(before)}"
+        anchor = ""
+        if status is not m.FindingStatus.FIXED:
+            anchor = anchors.get(finding.fingerprint, "")
         row = Shown(
             rule=finding.rule,
             level=finding.level.value,
@@ -267,18 +278,20 @@ def _status(
             why=compare_words.not_looked_for(members[0]),
             place=place(finding.location, root),
             runs=", ".join(group.runs),
-            counts=f"{count(after)}{was}",
+            counts=counts,
             fails=any(each.fails for each in members),
-            anchor="" if fixed else anchors.get(finding.fingerprint, ""),
+            anchor=anchor,
         )
         rows.append(row)
-    cut = len(groups) - len(shown)
+    more = ""
+    if cut := len(groups) - len(shown):
+        more = f"{count(cut)} more places in report.json"
     few_fixed = status is m.FindingStatus.FIXED and len(shown) <= _OPEN
     return Shown(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
         rows=rows,
-        more=f"{count(cut)} more places in report.json" if cut else "",
+        more=more,
         open=status is m.FindingStatus.NEW or few_fixed,
     )

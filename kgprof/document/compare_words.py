@@ -12,14 +12,16 @@ from kgprof.document.quantity import (
     DASH,
     count,
     figure,
+    if_known,
     milliseconds,
+    or_dash,
     plain_number,
     ratio,
     sign,
     size,
 )
-from kgprof.document.table import Cell, Column, Small, Table, plain
-from kgprof.wording import clause, plural
+from kgprof.document.table import Cell, Column, Small, Table, Texts, plain
+from kgprof.wording import clause, plural, slower
 
 SYMBOLS = {
     m.MetricVerdict.WORSE: "\N{MULTIPLICATION X}",
@@ -31,6 +33,7 @@ SYMBOLS = {
 _IN_PERCENT = ("us", "s", "bytes")
 # or it may have
 CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)
+_ONLY_IN = {m.Presence.NEW: "only in head", m.Presence.GONE: "only in base"}
 STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
     m.FindingStatus.FIXED: "\N{CHECK MARK}",
@@ -59,7 +62,9 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             style=f"judged {metric.verdict.replace(' ', '-')}",
             wrong=metric.verdict is m.MetricVerdict.WORSE,
         )
-        ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
+        changed = Cell(change(metric))
+        if not isinstance(metric.ratio, m.Skipped):
+            changed = Cell(changed.text, value=metric.ratio)
         rows.append(
             (
                 Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
@@ -67,7 +72,7 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
                 judged,
                 value(metric, metric.base),
                 value(metric, metric.head),
-                Cell(change(metric), value=ratio),
+                changed,
                 Cell(bounds(metric), qualified(metric)),
             )
         )
@@ -87,48 +92,48 @@ def is_shown(metric: m.ComparedMetric) -> bool:
     """Whether a reader looks for it: what decides, what may have changed, and times."""
     if metric.decides or metric.verdict in CHANGED:
         return True
-    measured = not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped)
-    return measured and metric.time_of is not None
+    return metric.time_of is not None and change(metric) != DASH
 
 
+@m.otherwise(DASH)
 def value(metric: m.ComparedMetric, side: m.Figure) -> str:
     """With its unit."""
-    if isinstance(side, m.Skipped):
-        return DASH
+    number = m.known(side)
     if metric.unit == "us":
-        return f"{figure(side / 1000, 4)} ms"
+        return f"{figure(number / 1000, 4)} ms"
     if metric.unit == "bytes":
-        return size(round(side))
+        return size(round(number))
     if metric.unit == "s":
-        return f"{figure(side)} s"
-    if metric.rate and side > 0:
-        return f"{plain_number(side)} ({figure(1000 / side)} {metric.rate})"
+        return f"{figure(number)} s"
+    if metric.rate and number > 0:
+        return f"{plain_number(number)} ({figure(1000 / number)} {metric.rate})"
     if metric.unit.partition("/")[0] in metric.name:  # "kernels a step: 54", not "54 kernels/step"
-        return plain_number(side)
-    return f"{plain_number(side)} {metric.unit.removesuffix('s') if side == 1 else metric.unit}"
+        return plain_number(number)
+    if number == 1:
+        return f"1 {metric.unit.removesuffix('s')}"
+    return f"{plain_number(number)} {metric.unit}"
 
 
+@m.otherwise(DASH)
 def change(metric: m.ComparedMetric) -> str:
     """Times and sizes in percent; a count as it stands, and in percent too where there is a
     ratio."""
-    if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
-        return DASH
-    more = metric.head - metric.base
-    counted = f"{sign(more)}{plain_number(abs(more))}"
-    if isinstance(metric.ratio, m.Skipped):
-        return counted if more else "0"
-    if not more and metric.ratio == 1:
-        return "0"
+    more = m.known(metric.head) - m.known(metric.base)
+    counted = "0"
+    if more:
+        counted = f"{sign(more)}{plain_number(abs(more))}"
+    if isinstance(metric.ratio, m.Skipped) or (not more and metric.ratio == 1):
+        return counted
     percent = signed_percent(metric.ratio - 1)
-    in_percent = metric.time_of or metric.unit in _IN_PERCENT
-    return percent if in_percent else f"{counted} ({percent})"
+    if metric.time_of or metric.unit in _IN_PERCENT:
+        return percent
+    return f"{sign(more)}{plain_number(abs(more))} ({percent})"
 
 
+@m.otherwise(None)
 def interval_of(metric: m.ComparedMetric) -> tuple[float, float] | None:
     """The ends of the 95 % interval of the change, as shares of base; None where there is none."""
-    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
-        return None
-    return metric.low - 1, metric.high - 1
+    return m.known(metric.low) - 1, m.known(metric.high) - 1
 
 
 def bounds(metric: m.ComparedMetric) -> str:
@@ -146,7 +151,7 @@ def interval(metric: m.ComparedMetric) -> str:
     return clause("95 % interval ", found)
 
 
-def qualified(metric: m.ComparedMetric) -> Sequence[str]:
+def qualified(metric: m.ComparedMetric) -> Texts:
     """What limits it, and what a reader must know besides."""
     limit = allowed(metric)
     return tuple(filter(None, (limit and f"allowed: {limit}", metric.note)))
@@ -157,7 +162,7 @@ def allowed(metric: m.ComparedMetric) -> str:
     if not metric.decides:
         return ""
     most = allowed_percent(metric)
-    return "no more" if most is None else f"at most {signed_percent(most / 100)}"
+    return or_dash(most, lambda percent: f"at most {signed_percent(percent / 100)}", "no more")
 
 
 def allowed_percent(metric: m.ComparedMetric) -> float | None:
@@ -176,15 +181,21 @@ def sentence(metric: m.ComparedMetric) -> str:
 
 
 def signed_percent(share: float) -> str:
-    rounded = f"{100 * abs(share):.1f}" if abs(share) < 10 else f"{100 * abs(share):,.0f}"
-    return "0.0 %" if rounded == "0.0" else f"{sign(share)}{rounded} %"
+    rounded = f"{100 * abs(share):.1f}"
+    if rounded == "0.0":
+        return "0.0 %"
+    if abs(share) >= 10:
+        rounded = f"{100 * abs(share):,.0f}"
+    return f"{sign(share)}{rounded} %"
 
 
 def more_ms(us: float, of_us: float) -> str:
     """ "+4.50 ms", a part of a whole with as many decimals as that has."""
     decimals = len(milliseconds(abs(of_us)).partition(".")[2])
     rounded = f"{abs(us) / 1000:,.{decimals}f}"
-    return f"{sign(us)}{rounded} ms" if float(rounded.replace(",", "")) else "0 ms"
+    if set(rounded) <= {*"0."}:
+        return "0 ms"
+    return f"{sign(us)}{rounded} ms"
 
 
 # ---------------------------------------------------------------- causes
@@ -198,7 +209,7 @@ def cause_text(cause: m.Cause) -> str:
     return f"{cause.text}{shows}{seen}"
 
 
-def accounts(comparison: m.Comparison, at_most: int | None = None) -> Sequence[str]:
+def accounts(comparison: m.Comparison, at_most: int | None = None) -> Texts:
     """What is true of every cause, then the account of each of the first ``at_most`` runs that has
     one."""
     each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
@@ -218,30 +229,23 @@ def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
 
 def unexplained(causes: Sequence[m.Cause]) -> str:
     """What is true of each of several causes, to be said once; empty where it is not."""
-    reasons = {
-        cause.explains_us.reason if isinstance(cause.explains_us, m.Skipped) else ""
-        for cause in causes
-    }
-    if len(causes) < 2 or len(reasons) > 1 or reasons == {""}:
+    reasons = {getattr(cause.explains_us, "reason", "") for cause in causes}
+    if len(causes) < 2 or len(reasons) > 1:
         return ""
-    return f"Effect on step time unknown: {reasons.pop()}"
+    return clause("Effect on step time unknown: ", reasons.pop())
 
 
+@m.otherwise("")
 def account(run: m.RunComparison) -> str:
     """What of a run's change the causes explain, and what is left; empty where no change was
     measured."""
-    if isinstance(run.delta_us, m.Skipped) or isinstance(run.explained_us, m.Skipped):
-        return ""
-    whole = run.delta_us
+    whole = m.known(run.delta_us)
+    explained = m.known(run.explained_us)
     said = f"{run.run.slug}: {more_ms(whole, whole)} per {run.per}"
-    if not run.explained_us:
+    if not explained:
         return f"{said}, unexplained"
-    left = (
-        ""
-        if isinstance(run.remainder_us, m.Skipped)
-        else f", {more_ms(run.remainder_us, whole)} not explained"
-    )
-    return f"{said}; {more_ms(run.explained_us, whole)} explained{left}"
+    left = if_known(run.remainder_us, lambda us: f"{more_ms(us, whole)} not explained")
+    return f"{said}; {', '.join((f'{more_ms(explained, whole)} explained', *left))}"
 
 
 # ---------------------------------------------------------------- findings and sides
@@ -266,7 +270,7 @@ def by_place(
 
 def not_looked_for(found: m.ComparedFinding) -> str:
     """Where it was not, and why; empty where both sides looked for it."""
-    return f"not looked for in {found.escaped}: {found.missing}" if found.missing else ""
+    return clause(f"not looked for in {found.escaped}: ", found.missing)
 
 
 def headline(profile: m.Profile) -> m.Verdict:
@@ -282,21 +286,21 @@ def headline(profile: m.Profile) -> m.Verdict:
     failed = verdict.status is m.VerdictStatus.FAILED
     if not step or (failed and step.verdict is not m.MetricVerdict.WORSE):
         return verdict
-    share = 100 * (times_as_long - 1)
-    text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
+    text = f"{step.name.capitalize()} {slower(times_as_long)}"
     if (ends := interval_of(step)) is not None:
         low, high = ends
         if low * high > 0:
             low, high = sorted((abs(low), abs(high)))
-        limit = "" if step.budget_percent is None else f"; limit {step.budget_percent:g} %"
+        limit = or_dash(step.budget_percent, "; limit {:g} %".format, "")
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %{limit})"
     first = next((each for each in metrics if each.name == m.COLD_FIRST_CALL), None)
     if first and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
         text += f", first call {ratio(first.ratio)} as long ({sides})"
     processes = plural(step.head_rounds, "process", "processes")
-    in_turn = ", recorded in turn" if comparison.in_turn else ""
-    rounds = f"{step.run.slug}: {step.base_rounds} + {processes}{in_turn}"
+    rounds = f"{step.run.slug}: {step.base_rounds} + {processes}"
+    if comparison.in_turn:
+        rounds += ", recorded in turn"
     return replace(verdict, text=text, trust="; ".join(filter(None, (rounds, step.note))))
 
 
@@ -312,12 +316,10 @@ def tally(comparison: m.Comparison) -> str:
 
 def only_in(run: m.RunComparison) -> str:
     """Empty where it is in both."""
-    if run.status is m.Presence.BOTH:
-        return ""
-    return "only in head" if run.status is m.Presence.NEW else "only in base"
+    return _ONLY_IN.get(run.status, "")
 
 
-def unchecked(comparison: m.Comparison) -> Sequence[str]:
+def unchecked(comparison: m.Comparison) -> Texts:
     """What only one side looked for, and why the other did not."""
     return [
         f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})"
@@ -328,7 +330,7 @@ def unchecked(comparison: m.Comparison) -> Sequence[str]:
 def sides(comparison: m.Comparison) -> tuple[str, str]:
     """What base and head are called: their sources, and the commit where it is known."""
     base, head = (
-        f"{side.source} ({side.commit[:10]})" if side.commit else side.source
+        f"{side.source}{clause(' (', side.commit[:10], ')')}"
         for side in (comparison.base, comparison.head)
     )
     return base, head
@@ -363,6 +365,9 @@ def comparability(comparison: m.Comparison) -> str:
 
 def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
     """Kind, run, place, sentence, and how much of the change it accounts for."""
-    of = f"{cause.run.slug}: " if cause.run else ""
-    share = "" if unexplained(compared.causes) else f" ({explains(cause, compared.runs)})"
-    return f"{cause.cause}: {of}{where(cause.place, root)}{cause_text(cause)}{share}"
+    said = f"{where(cause.place, root)}{cause_text(cause)}"
+    if cause.run:
+        said = f"{cause.run.slug}: {said}"
+    if not unexplained(compared.causes):
+        said += f" ({explains(cause, compared.runs)})"
+    return f"{cause.cause}: {said}"

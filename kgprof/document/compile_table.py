@@ -12,7 +12,7 @@ from kgprof.document.finding_list import line_of
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
 from kgprof.document.quantity import DASH, count, figure, or_dash, percent
-from kgprof.document.run_parts import collected, having, name_of, run_part
+from kgprof.document.run_parts import collected, having, measured, name_of, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -59,17 +59,20 @@ def compile_table(runs: m.Runs) -> Table:
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
     for _, run, compiled in found:
-        seconds = [
-            c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)
-        ]
-        later = compiled.steady
+        seconds = measured(each.duration_s for each in compiled.compilations)
+        total = DASH
+        if seconds:
+            total = figure(sum(seconds))
+        later = timed(compiled.steady, 1e-3)
+        if not later.measured:
+            later = Cell(later.title)
         rows.append(
             [
-                run.key.slug,
+                run.slug,
                 number(compiled.first_call_s),
                 count(len(compiled.compilations)),
-                figure(sum(seconds)) if seconds else DASH,
-                later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3),
+                total,
+                later,
             ]
         )
     headings = [
@@ -123,11 +126,7 @@ def _totals(
     """Seconds in each stage of each compilation that recorded them, and their sums; of the runs
     that have any."""
     for index, run, compiled in _compiled(runs):
-        each = [
-            _seconds(c.stages)
-            for c in compiled.compilations
-            if isinstance(c.stages, m.CompileStages)
-        ]
+        each = [*map(_seconds, measured(made.stages for made in compiled.compilations))]
         if each:
             yield index, run, each, [sum(stage) for stage in zip(*each, strict=True)]
 
@@ -136,12 +135,14 @@ def _seconds(stages: m.CompileStages) -> Sequence[float]:
     return [float(getattr(stages, field)) for field, *_ in STAGES]
 
 
-def _figures(seconds: Sequence[float]) -> Sequence[str]:
-    return ["< 0.001" if 0 < value < 0.001 else figure(value) for value in seconds]
+def _stage_s(value: float) -> str:
+    if 0 < value < 0.001:
+        return "< 0.001"
+    return figure(value)
 
 
 def stage_table(runs: m.Runs) -> Table:
-    rows = ((run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
+    rows = ((run.slug, *map(_stage_s, (*total, sum(total)))) for _, run, _, total in _totals(runs))
     return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
@@ -178,7 +179,7 @@ def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         if not made:
             continue
         rows = [_compilation(each) for each in made[: limits.lines]]
-        label = f"Compilations of {run.key.slug}"
+        label = f"Compilations of {run.slug}"
         blocks: list[Block] = [plain(label, headings, rows, style="", first="kind", words=2)]
         if len(made) > limits.lines:
             blocks.append(f"{len(made) - limits.lines:,} more in report.json.")
@@ -198,8 +199,10 @@ def _compilation(compilation: m.Compilation) -> Cells:
     )
     if isinstance(stages, m.Skipped):
         return (*head, DASH, Cell(stages.reason, style="missing", span=len(STAGES)))
-    each = figure(stages.capture_s * 1e3 / operators) if operators else DASH
-    return (*head, each, *_figures(_seconds(stages)))
+    each = DASH
+    if operators:
+        each = figure(stages.capture_s * 1e3 / operators)
+    return (*head, each, *map(_stage_s, _seconds(stages)))
 
 
 OPEN = 8  # rows that stand open; the others are folded
@@ -213,7 +216,7 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     unknown = []
     for _, run, compiled in _compiled(runs):
         if isinstance(compiled.recompiles, m.Skipped):
-            unknown.append((compiled.recompiles.reason, run.key.slug))
+            unknown.append((compiled.recompiles.reason, run.slug))
         else:
             rows += [_recompile_row(run, entry, root) for entry in compiled.recompiles]
     if rows:
@@ -224,30 +227,39 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
     if len(rows) > limits.lines:
         yield f"{len(rows) - limits.lines:,} more in report.json."
     for reason, slugs in collected(unknown).items():
-        of = f" of {', '.join(slugs)}" if len(slugs) < len(runs) else ""
+        of = ""
+        if len(slugs) < len(runs):
+            of = f" of {', '.join(slugs)}"
         yield f"Unknown{of}: {reason}."
 
 
 def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cells:
     place = entry.location
     site = entry.call_site
-    places = [str(entry.library)] if entry.library else []
+    places = []
     function = "a library's function"
+    if entry.library:
+        places.append(str(entry.library))
     if place:
         function = place.function
         places.append(line_of(place, root))
     if site:
         places.append(f"called at {line_of(site, root)} {site.function}")
     below = (Small((entry.compile_id or "refused",), "detail"), Small(places, "place"))
-    words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
+    words = entry.words
+    if words in entry.reason:
+        words = ""
     call = or_dash(entry.call, count)
     if entry.call == -1:
         call = "before the first"
+    step = Cell(call)
+    if entry.steady:
+        step = Cell(call, ("after warm-up",))
     return (
         Cell(entry.function or function, below=below),
-        Cell(entry.reason, below=words),
-        run.key.slug,
-        Cell(call, ("after warm-up",) if entry.steady else ()),
+        Cell(entry.reason, below=small(words, style="place")),
+        run.slug,
+        step,
         number(entry.duration_s),
     )
 
@@ -255,18 +267,18 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cell
 def recompile_summary(runs: m.Runs) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
-    found = [compiled.recompiles for _, _, compiled in _compiled(runs)]
-    known = [entries for entries in found if not isinstance(entries, m.Skipped)]
+    known = measured(compiled.recompiles for _, _, compiled in _compiled(runs))
     if not known:
         return ""
     entries = [entry for each in known for entry in each]
     if not entries:
         return "no recompiles"
     made = [entry for entry in entries if not entry.refused]
-    seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
+    seconds = sum(measured(entry.duration_s for entry in made))
     steady = count(sum(entry.steady for entry in made))
     said = f"{plural(len(made), 'recompile')}, {steady} of them after warm-up"
     if seconds:
         said += f", {figure(seconds)} s in all"
-    refused = len(entries) - len(made)
-    return f"{said}; {count(refused)} refused by torch's limit" if refused else said
+    if refused := len(entries) - len(made):
+        said += f"; {count(refused)} refused by torch's limit"
+    return said

@@ -10,9 +10,20 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.breakdown import Legend, legend_of
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
-from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
+from kgprof.document.quantity import count, duration, figure, if_known, milliseconds, p10_to_p90
 from kgprof.document.run_parts import collected, name_of
-from kgprof.document.table import Block, Cell, Table, dashed, number, plain, row, timed, written
+from kgprof.document.table import (
+    Block,
+    Cell,
+    Table,
+    Texts,
+    dashed,
+    number,
+    plain,
+    row,
+    timed,
+    written,
+)
 from kgprof.wording import plural
 
 HEADINGS = (
@@ -37,7 +48,7 @@ def economics_table(profile: m.Profile) -> Table:
     return replace(table.only(*known), notes=_unknown(shown))
 
 
-def sentences(profile: m.Profile) -> Sequence[str]:
+def sentences(profile: m.Profile) -> Texts:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand
     there."""
     return [
@@ -51,20 +62,26 @@ def weighed(profile: m.Profile) -> Sequence[m.Economics]:
 
 
 def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
-    saved: Sequence[str] = ()
-    if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
-        saves = "saves" if one.saved_us >= 0 else "loses"
-        saved = (f"{saves} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
-    scale = 1e-3 if one.per == "step" else 1.0
     per = f" ms/{one.per}"
+
+    def saves(us: float) -> str:
+        if us >= 0:
+            return f"saves {milliseconds(us)}{per}"
+        return f"loses {milliseconds(-us)}{per}"
+
+    saved = if_known(one.saved_us, saves)
+    if one.verdict not in (m.Payoff.PAYS, m.Payoff.NEVER):
+        saved = ()
+    scale = 1.0
+    if one.per == "step":
+        scale = 1e-3
 
     @dashed
     def break_even(when: m.BreakEven | m.Skipped) -> Cell:
         found = m.known(when)
-        details = [f"≈ {figure(found.after_s)} s of running"]
-        if not isinstance(found.units, m.Skipped):
-            details.insert(0, plural(round(found.units), unit.name, unit.plural))
-        return written(found.steps, lambda steps: plural(round(steps), "step"), *details)
+        units = if_known(found.units, lambda units: plural(round(units), unit.name, unit.plural))
+        after = f"≈ {figure(found.after_s)} s of running"
+        return written(found.steps, lambda steps: plural(round(steps), "step"), *units, after)
 
     return (
         Cell(one.verdict, saved),
@@ -75,7 +92,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics]) -> Sequence[str]:
+def _unknown(shown: Sequence[m.Economics]) -> Texts:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
     reasons = []
     for one in shown:
@@ -111,7 +128,7 @@ def break_even_plots(found: Sequence[m.Economics], units: str) -> Iterator[Block
 _Curve = tuple[str, str, float, m.Spread]
 
 
-def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
+def _curves(eager: str, modes: Sequence[m.Economics], names: Texts) -> Iterator[_Curve]:
     yield ("c-0", eager, 0.0, m.known(modes[0].eager_time))
     for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
         yield (f"c-{at}", name, m.known(one.cold_s), m.known(one.compiled_time))
@@ -122,7 +139,9 @@ def _plotted(
 ) -> Iterator[Legend | Plot]:
     names = [name_of(one.run) for one in modes]
     letters = [chr(66 + at) for at in range(len(modes))]
-    scale = 1e-6 if per == "step" else 1e-3
+    scale, calls_name = 1e-3, units
+    if per == "step":
+        scale, calls_name = 1e-6, "steps"
     curves = [*_curves(eager, modes, names)]
     counts = [_calls(one) for one in modes]
     x = Axis(
@@ -148,7 +167,6 @@ def _plotted(
         low, high = (through(start_s, end) for end in p10_to_p90(time))
         shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
         shapes.append(Shape(f"curve {style}", line(through(start_s, time.median)), title))
-    calls_name = "steps" if per == "step" else units
     after = [count(round(calls)) for calls in counts]
     said = [f"{name} after {calls}" for name, calls in zip(names, after, strict=True)]
     marks = zip(counts, letters, after, strict=True)
@@ -158,19 +176,19 @@ def _plotted(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
         f"compiling has paid for itself: {', '.join(said)}; the table has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name=f"{calls_name} (log scale)",
-        y_name="s in all (log scale)",
+        x,
+        y,
+        f"{calls_name} (log scale)",
+        "s in all (log scale)",
         marks=[(calls, f"{letter} after {words}") for calls, letter, words in marks],
     )
 
 
+@m.otherwise(0.0)
 def _calls(one: m.Economics) -> float:
     """After how many calls compiling has paid for itself; 0 where it has not, or where that is not
     known."""
-    if isinstance(one.cold, m.Skipped):
-        return 0.0
+    cold = m.known(one.cold)
     if one.per == "step":
-        return one.cold.steps
-    return 0.0 if isinstance(one.cold.units, m.Skipped) else one.cold.units
+        return cold.steps
+    return m.known(cold.units)

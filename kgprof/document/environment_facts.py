@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
 from kgprof.document.limits import Limits
-from kgprof.document.quantity import DASH, count, figure, ratio, size
+from kgprof.document.quantity import DASH, count, figure, if_known, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Cell, Cells, Fact, Table, plain
+from kgprof.document.table import Cell, Cells, Fact, Table, Texts, plain, written
 from kgprof.wording import plural
 
 # in git's own words
@@ -20,22 +20,19 @@ _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown rev
 def environment(profile: m.Profile) -> Sequence[Fact]:
     machine = profile.environment
     commit = machine.git_commit
-    cpu = machine.cpu_name
-    torch = machine.torch
-    memory = machine.memory_bytes
+    memory = m.skippable(lambda: size(m.known(machine.memory_bytes)))
     if isinstance(commit, str):
-        commit += " with uncommitted changes" if machine.git_dirty is True else ""
+        if machine.git_dirty is True:
+            commit += " with uncommitted changes"
     elif any(words in commit.reason for words in _NO_COMMITS):
         commit = m.Skipped("not a git repository")
-    if not isinstance(machine.cpu_count, m.Skipped):
-        cpu = f"{cpu}, {machine.cpu_count} cores usable"
-    if not isinstance(machine.torch_threads, m.Skipped):
-        torch = f"{torch}, {machine.torch_threads} threads"
+    usable = if_known(machine.cpu_count, "{} cores usable".format)
+    threads = if_known(machine.torch_threads, "{} threads".format)
     facts: dict[str, str | m.Skipped] = {
         "device": f"{profile.device}: {machine.device_name}",
-        "CPU": cpu,
-        "memory": memory if isinstance(memory, m.Skipped) else size(memory),
-        "torch": torch,
+        "CPU": ", ".join((machine.cpu_name, *usable)),
+        "memory": memory(),
+        "torch": ", ".join((machine.torch, *threads)),
         "Triton": machine.triton,
         "CUDA": machine.cuda,
         "driver": machine.driver,
@@ -48,11 +45,10 @@ def environment(profile: m.Profile) -> Sequence[Fact]:
     return (*facts.items(), *machine.flags.items())
 
 
-def cores(machine: m.Environment) -> list[str]:
+@m.otherwise(())
+def cores(machine: m.Environment) -> Texts:
     """Empty where the machine is known from a TORCH_TRACE directory alone."""
-    if isinstance(machine.cpu_count, m.Skipped) or isinstance(machine.torch_threads, m.Skipped):
-        return []
-    return [f"{machine.cpu_count} cores, {machine.torch_threads} torch threads"]
+    return (f"{m.known(machine.cpu_count)} cores, {m.known(machine.torch_threads)} torch threads",)
 
 
 def options(profile: m.Profile) -> Sequence[Fact]:
@@ -81,16 +77,18 @@ def observer_table(runs: m.Runs, *, drawn: bool = True) -> Table:
     for run in runs:
         cells = dict.fromkeys(passes, Cell(DASH, ("no such pass",)))
         for cost in run.observers:
-            if isinstance(cost.ratio, m.Skipped):
-                cells[cost.observer] = Cell(DASH, (cost.ratio.reason,))
-            else:
-                bar = cost.ratio / most if drawn else None
-                steps = (plural(cost.samples, "step"),)
-                cells[cost.observer] = Cell(ratio(cost.ratio), steps, value=cost.ratio, bar=bar)
+            cell = written(cost.ratio, ratio, plural(cost.samples, "step"))
+            if not cell.measured:
+                cell = Cell(DASH, (cell.title,))
+            elif drawn and cell.value is not None:
+                cell = replace(cell, bar=cell.value / most)
+            cells[cost.observer] = cell
         if run.observers:
-            rows.append((run.key.slug, *(cells[name] for name in passes)))
+            rows.append((run.slug, *(cells[name] for name in passes)))
     table = plain("Profiling overhead per run", ("run", *(name.upper() for name in passes)), rows)
-    return replace(table, notes=(f"Bars: 0 to {ratio(most)}.",)) if rows and drawn else table
+    if not rows or not drawn:
+        return table
+    return replace(table, notes=(f"Bars: 0 to {ratio(most)}.",))
 
 
 def passes(profile: m.Profile) -> list[str]:
@@ -103,7 +101,7 @@ def passes(profile: m.Profile) -> list[str]:
 
 
 # what is missing, why, and the slugs of the runs; none where it concerns the whole recording
-Gap = tuple[Sequence[str], str, Sequence[str]]
+Gap = tuple[Texts, str, Texts]
 
 
 def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
@@ -140,7 +138,7 @@ def logs(runs: m.Runs, limits: Limits) -> Sequence[tuple[str, str, str]]:
             cut = count(len(text) - 2 * half)
             text = f"{text[:half]}\n[... {cut} characters left out ...]\n{text[-half:]}"
         whole = size(size_bytes + run.log.left_out_bytes)
-        shown.append((one_line(run.key.slug, limits.name), whole, text))
+        shown.append((one_line(run.slug, limits.name), whole, text))
     return shown
 
 
@@ -166,10 +164,9 @@ def contents(profile: m.Profile) -> Sequence[Fact]:
     else:
         left_out = "nothing needed redaction"
     if held:
-        missing = held.source_lines_left_out
-        without = f"; {plural(missing, 'line')} left out" if missing else ""
-        source = _SOURCE.get(held.source, held.source)
-        lines = f"{plural(held.source_lines, 'line')}, {source}{without}"
+        lines = f"{plural(held.source_lines, 'line')}, {_SOURCE.get(held.source, held.source)}"
+        if held.source_lines_left_out:
+            lines += f"; {plural(held.source_lines_left_out, 'line')} left out"
     logs = "none"
     if logged := sum(bool(run.log.text) for run in profile.runs):
         logs = f"output of torch and the workload in {plural(logged, 'run')}"

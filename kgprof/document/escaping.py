@@ -27,7 +27,9 @@ def visible(text: str, *, keep: str = "") -> str:
             return character
         if code < 0x100:
             return f"\\x{code:02x}"
-        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        if code < 0x10000:
+            return f"\\u{code:04x}"
+        return f"\\U{code:08x}"
 
     return _NOT_PLAIN.sub(spelt, text)
 
@@ -47,8 +49,11 @@ def clip(text: str, limit: int, *, words: bool = False) -> str:
     ``words``: after a word, unless that takes away half of what fits."""
     if len(text) <= limit:
         return text
-    space = text.rfind(" ", limit // 2, limit) if words else -1
-    end = space if space > 0 else limit - 1
+    end = -1
+    if words:
+        end = text.rfind(" ", limit // 2, limit)
+    if end <= 0:
+        end = limit - 1
     return text[:end] + "\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -3,6 +3,7 @@ rule, so that each is explained once, and below it each place with what was seen
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
-from kgprof.document.table import Drawing, View, bounded
+from kgprof.document.table import Drawing, Texts, View, bounded
 from kgprof.wording import clause, relative
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
@@ -27,18 +28,16 @@ class Grouped(View, kw_only=False):
         return self.members[0]
 
     @property
-    def runs(self) -> Sequence[str]:
+    def runs(self) -> Texts:
         """Slugs; empty where it concerns no run."""
         return tuple(dict.fromkeys(finding.run.slug for finding in self.members if finding.run))
 
     @property
     def times(self) -> str:
         """How often in a run; empty for once, or where the words say it, as a sync's do."""
-        return (
-            ""
-            if self.first.reads
-            else times([finding.count for finding in self.members], self.first.message)
-        )
+        if self.first.reads:
+            return ""
+        return times([finding.count for finding in self.members], self.first.message)
 
     @property
     def cost(self) -> str:
@@ -46,11 +45,13 @@ class Grouped(View, kw_only=False):
         run's is known."""
         known = [member.cost for member in self.members if isinstance(member.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
-        return said_cost(known) if len(units) == 1 else ""
+        if len(units) != 1:
+            return ""
+        return said_cost(known)
 
     @property
     def message(self) -> str:
-        return f"{', '.join(self.runs)}: {self.first.message}" if self.runs else self.first.message
+        return f"{clause('', ', '.join(self.runs), ': ')}{self.first.message}"
 
     def line(self, root: str) -> str:
         """Place, runs, message and how often: "src/step.py:41: fused.default: ... (4 times)"."""
@@ -64,7 +65,7 @@ class Found(Drawing, kw_only=False):
 
     groups: Sequence[Grouped]
     root: str
-    notes: Sequence[str] = ()
+    notes: Texts = ()
     struck: bool = False  # of those that speak against nothing any more
 
 
@@ -79,13 +80,16 @@ def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
     """Those that the gate fails because of."""
-    indices = profile.gate.failing if profile.gate else ()
-    return frozenset(profile.findings[i] for i in indices)
+    if not profile.gate:
+        return frozenset()
+    return frozenset(profile.findings[i] for i in profile.gate.failing)
 
 
 def where(place: m.Location | None, root: str) -> str:
     """ "src/step.py:41: ", with ``root`` cut off; empty where there is no place."""
-    return f"{line_of(place, root)}: " if place else ""
+    if not place:
+        return ""
+    return f"{line_of(place, root)}: "
 
 
 def line_of(place: m.Location, root: str) -> str:
@@ -96,7 +100,9 @@ def line_of(place: m.Location, root: str) -> str:
 def times(counts: Sequence[int], said: str) -> str:
     """ "4 times", or a range over the runs; empty for once, and where ``said`` holds it already."""
     how_often = f"{span(count(min(counts)), count(max(counts)))} times"
-    return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often
+    if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said):
+        return ""
+    return how_often
 
 
 _UNITS = {
@@ -141,7 +147,7 @@ _NO_HINTS = (
 _HINTS = 3
 
 
-def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
+def advice(finding: m.Finding, remedy: str = "") -> Texts:
     """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
     rule's remedy."""
     if finding.fix:
@@ -151,11 +157,15 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
         return (f"no fix as code: {finding.no_fix}",)
     if hints := _hints(finding):
         return [f"torch's hint: {hint}" for hint in hints]
-    return (f"what to do: {remedy}",) if remedy else ()
+    if remedy:
+        return (f"what to do: {remedy}",)
+    return ()
 
 
-def _hints(finding: m.Finding) -> Sequence[str]:
-    given = finding.refusal.cause.hints if finding.refusal else ()
+def _hints(finding: m.Finding) -> Texts:
+    if not finding.refusal:
+        return ()
+    given = finding.refusal.cause.hints
     return [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
 
 
@@ -173,12 +183,16 @@ _NOT_APPLIED = "No fix was applied, nor tried unless it says so"
 
 def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:
     """Say it of the fixes that these offer; nothing where none of them offers one."""
-    offers = any(
-        each.fix if isinstance(each, m.Finding) else each.fix or not each.no_fix
-        for each in shown
-        if isinstance(each, m.Action) or not each.accepted
-    )
-    return _NOT_APPLIED if offers else ""
+    if any(map(_offers_a_fix, shown)):
+        return _NOT_APPLIED
+    return ""
+
+
+def _offers_a_fix(one: m.Finding | m.Action) -> bool:
+    """An action without a fix of its own offers the rule's remedy."""
+    if isinstance(one, m.Finding):
+        return bool(one.fix) and not one.accepted
+    return bool(one.fix) or not one.no_fix
 
 
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
@@ -187,26 +201,27 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
         return finding.level
     if finding in fails:
         return m.Level.ERROR
-    return m.Level.WARNING if finding.level is m.Level.ERROR else finding.level
+    if finding.level is m.Level.ERROR:
+        return m.Level.WARNING
+    return finding.level
 
 
-def way_in(finding: m.Finding) -> Sequence[str]:
+def way_in(finding: m.Finding) -> Texts:
     """Of what happened in a library: its line, and those between it and the project's."""
     known = finding.refusal or finding.reads
     line = finding.library
-    lines = known.chain if known else ()
     said = []
     if line:
         text = clause(": ", line.text)
         said.append(f"In {line.words}{text}")
-    if lines:
-        said.append(f"Through {' > '.join(each.words for each in lines)}")
+    if known and known.chain:
+        said.append(f"Through {' > '.join(each.words for each in known.chain)}")
     return said
 
 
 def with_advice(finding: m.Finding) -> str:
     """The message, what it was measured to cost, and what to do, over several lines."""
-    cost = f"; costs {said_cost([finding.cost])}" if isinstance(finding.cost, m.FindingCost) else ""
+    cost = clause("; costs ", Grouped((finding,)).cost)
     return "\n".join((f"{finding.alone}{cost}", *advice(finding)))
 
 
@@ -238,7 +253,7 @@ class Place(Drawing):
 class FindingLine(View):
     anchor: str
     finding: m.Finding
-    runs: Sequence[str]
+    runs: Texts
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
@@ -247,7 +262,7 @@ class FindingLine(View):
     fails: str
     place: Place | None
     related: Sequence[Place | None]
-    words: Sequence[str]  # torch's own, a paragraph each
+    words: Texts  # torch's own, a paragraph each
 
 
 class FindingGroup(View):
@@ -297,6 +312,10 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     return FindingList(groups=groups, anchors=anchors)
 
 
+_FILE_AND_LINE = attrgetter("file", "line")
+_NOWHERE = m.Location(file="", line=0)
+
+
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
     """By level, then as they weigh; within one rule by cost, else by place: what one line does
     stands together."""
@@ -308,7 +327,7 @@ def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Gro
             bool(same.first.accepted),
             fails.isdisjoint(same.members),
             *cost_order(same.members),
-            *((at.file, at.line) if (at := same.first.location) else ("", 0)),
+            *_FILE_AND_LINE(same.first.location or _NOWHERE),
         ),
     )
 
@@ -322,11 +341,11 @@ def _line(
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
     finding = same.first
-    root = profile.environment.source_root
-    context = finding.refusal.cause.context if finding.refusal else ""
-    debug = clause("Developer debug context: ", context)
-    said = "\n".join(filter(None, (*way_in(finding), debug, finding.detail)))
-    detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
+    root = profile.source_root
+    said = [*way_in(finding), finding.detail]
+    if finding.refusal:
+        said.insert(-1, clause("Developer debug context: ", finding.refusal.cause.context))
+    detail = visible(clip("\n".join(filter(None, said)), min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
     members = [member for member in same.members if member in failing]
     fails = ""

@@ -14,7 +14,7 @@ from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Bar, Part, legend
-from kgprof.document.compare_part import parts_of, plot, window_us
+from kgprof.document.compare_part import SIDES, parts_of, plot, window_us
 from kgprof.document.escaping import one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList, not_applied
@@ -65,17 +65,18 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     runs = profile.runs
     by_speed = ranked(runs)
     comparison = profile.comparison
-    root = profile.environment.source_root
-    marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
-    busy = [*_both_sides(comparison)] if comparison else []
-    busy = busy or [*_busy(runs, by_speed)]
+    root = profile.source_root
+    per = "window"
+    if comparison or any(kernels.steps for *_, kernels in breakdown.broken_down(runs)):
+        per = "step"
+    busy = [*_both_sides(comparison)] or [*_busy(runs, by_speed)]
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
         **dict.fromkeys(("bars", "limited", "steps", "causes", "intervals"), ()),
         "not_applied": not_applied(profile.actions),
         "busy": busy,
-        "per": "step" if marked or comparison else "window",
+        "per": per,
         "on_gpu": profile.device == "cuda",
         "kinds": [
             replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
@@ -94,28 +95,29 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
         shown["has_winner"] = by_speed.has_winner
         shown["more_runs"] = max(0, len(by_speed.runs) - RUNS)
         shown["unit"] = by_speed.unit.name
-    first = runs[importance(runs)[0]] if runs else None
     return shown | {
-        "tiles": [*_figures(profile, first, found)],
+        "tiles": [*_figures(profile, found)],
         "limited": limit_blocks(runs, root),
         "steps": [*_steps(profile, found)],
     }
 
 
+@m.otherwise("")
 def _causes_of(comparison: m.Comparison) -> str:
     """The change of the first run that has causes; empty where it is not known."""
-    decided = next((run for run in comparison.runs if run.causes), None)
-    if not decided or isinstance(decided.delta_us, m.Skipped):
-        return ""
-    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{one_line(decided.per, _UNIT)}"
+    for run in comparison.runs:
+        if run.causes:
+            return f"{m.known(run.delta_us):+.1f} \N{MICRO SIGN}s/{one_line(run.per, _UNIT)}"
+    return ""
 
 
 # ---------------------------------------------------------------- the four figures
 
 
-def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) -> Iterator[Tile]:
-    if not first or measured_nothing(profile):
+def _figures(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
+    if not profile.runs or measured_nothing(profile):
         return
+    first = profile.runs[importance(profile.runs)[0]]
     if isinstance(first.step, m.Spread):
         yield _step_tile(profile, first, first.step)
     if isinstance(first.kernels, m.KernelBreakdown):
@@ -123,17 +125,21 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList) 
     compiled = first.compile
     if isinstance(compiled, m.CompileSummary) and isinstance(compiled.first_call_s, float):
         below = made(compiled)
-        cold = first.economics.cold if isinstance(first.economics, m.Economics) else None
+        cold = getattr(first.economics, "cold", None)
         if isinstance(cold, m.BreakEven):
             below = f"break-even after {plural(round(cold.steps), 'step')}"
-        what = "First step" if first.script else "First call"
+        what = "First call"
+        if first.script:
+            what = "First step"
         yield Tile(what, duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in group.lines]
-    own = sum(first.key.slug in line.runs or not line.runs for line in lines)
-    below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
+    own = sum(first.slug in line.runs or not line.runs for line in lines)
+    below, tone = coverage.tally(profile.coverage, profile.rules), ""
+    if own:
+        below, tone = "all of them", "attention"
     if others := len(lines) - own:
         below = f"{others:,} more on other runs"
-    yield Tile("Findings", count(own), below, "findings", "attention" if own else "")
+    yield Tile("Findings", count(own), below, "findings", tone)
 
 
 def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
@@ -155,8 +161,12 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
 def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     """Of another pass than the step's tile, it says so where the two differ."""
     us, share, of, is_timing = breakdown.busy_share(kernels, first.step)
-    label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
-    unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+    label = "Operators busy"
+    if kernels.device == "cuda":
+        label = "GPU busy"
+    unit, size = "\N{MICRO SIGN}s", 1.0
+    if of >= 1e3:
+        unit, size = "ms", 1e3
     if doubt := breakdown.share_doubt(of, first.step):
         return Tile(label, duration(us), doubt, "time")
     below = f"{figure(us / size)} of {figure(of / size)} {unit}"
@@ -176,16 +186,22 @@ def _changes(comparison: m.Comparison) -> Iterator[Tile]:
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
         if not metric:
             continue
-        changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
         sides = [compare_words.value(metric, side) for side in (metric.base, metric.head)]
         below = " \N{RIGHTWARDS ARROW} ".join(sides)
         change = compare_words.change(metric).partition(" (")[0]
-        yield Tile(label, change, below, "metrics", metric.verdict.value if changed else "")
+        tone = ""
+        if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER):
+            tone = metric.verdict.value
+        yield Tile(label, change, below, "metrics", tone)
     each = compare_words.by_status(comparison)
     new = len(each[m.FindingStatus.NEW])
-    tone = "better" if each[m.FindingStatus.FIXED] else ""
+    tone = ""
+    if new:
+        tone = "worse"
+    elif each[m.FindingStatus.FIXED]:
+        tone = "better"
     below = compare_words.tally(comparison).partition(", ")[2]
-    yield Tile("New findings", count(new), below, "compared-findings", "worse" if new else tone)
+    yield Tile("New findings", count(new), below, "compared-findings", tone)
 
 
 # ----------------------------------------------------------- the runs by speed, and by what they do
@@ -197,26 +213,29 @@ def _bars(found: Ranked, runs: m.Runs) -> Iterator[Shown]:
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         yield Shown(
             leads_to=anchor(index[run.key]),
-            run=run.key.slug,
+            run=run.slug,
             first=not place and found.has_winner,
             speedup=speedup_words(run),
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),
-            title=f"{run.key.slug}: {found.unit.say(time.median)}",
+            title=f"{run.slug}: {found.unit.say(time.median)}",
         )
 
 
 def _busy(runs: m.Runs, found: Ranked | None) -> Iterator[BusyBar]:
-    order = [run.key for run, _ in found.runs] if found else []
     known = breakdown.broken_down(runs)
-    known.sort(key=lambda each: order.index(each[1].key) if each[1].key in order else 999)
+    if found:
+        order = {run.key: place for place, (run, _) in enumerate(found.runs)}
+        known.sort(key=lambda each: order.get(each[1].key, len(order)))
     for index, run, kernels in known:
         parts = breakdown.parts(kernels)
         parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
+            share: float | None
             us, share, of, _ = breakdown.busy_share(kernels, run.step)
-            shown = None if breakdown.share_doubt(of, run.step) else share
-            yield _busy_bar(name_of(run.key), parts, us, shown, f"kernels-{anchor(index)}")
+            if breakdown.share_doubt(of, run.step):
+                share = None
+            yield _busy_bar(name_of(run.key), parts, us, share, f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
@@ -233,8 +252,10 @@ def _busy_bar(
         words.append(f"{name} {rounded(part)}")
         drawn.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
     description = ", ".join(words)
+    if not anchor:
+        description = f"{run}: {description}"
     return BusyBar(
-        description if anchor else f"{run}: {description}",
+        description,
         drawn,
         run,
         anchor=anchor,
@@ -249,22 +270,25 @@ def _busy_bar(
 
 def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
     """Yield each action but its remedy, a paragraph that the page has more room for."""
-    root = profile.environment.source_root
+    root = profile.source_root
     for action in profile.actions:
         saves = action.saves
-        amount = ""
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f" ({rounded(action.share)})"
+            share = or_dash(action.share, lambda share: f" ({rounded(share)})", "")
             most = f"{duration(saves.us_per_step)}/{saves.per}"
-            amount = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
-        how = saves.how if isinstance(saves, m.Saving) else saves.reason
-        line = action.location.text.strip() if action.location else ""
+            saved = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
+            how = saves.how
+        else:
+            saved, how = "", saves.reason
+        code = action.fix
+        if action.location:
+            code = code or action.location.text.strip()
         places = [_lines(file, lines, root) for file, lines in action.lines.items()]
         yield Shown(
             text=action.text,
-            code=one_line(action.fix or line, _CODE),
+            code=one_line(code, _CODE),
             place=", ".join(places),
-            amount=amount,
+            amount=saved,
             leads_to=found.anchors.get(action.finding, "findings"),
             about=f"{action.run.slug}, {action.rule}, {how}",
         )
@@ -276,26 +300,23 @@ def _causes(found: m.Comparison, shown: FindingList, root: str) -> Iterator[Show
     ]
     longest = max((abs(us) for _, us in explained), default=0.0) or 1.0
 
-    def step(cause: m.Cause, amount: str, width: str = "") -> Shown:
-        place = cause.place
-        return Shown(
-            text=cause.text,
-            place=_lines(place.file, [place.line], root) if place else "",
-            amount=amount,
-            width=width,
-            leads_to=shown.anchors.get(cause.fingerprint, ""),
-        )
+    def sized(us: float) -> Shown:
+        return Shown(amount=f"{us:+.1f}", width=of_width(abs(us) / longest))
+
+    def step(cause: m.Cause) -> Shown:
+        lines = ""
+        if place := cause.place:
+            lines = _lines(place.file, [place.line], root)
+        leads_to = shown.anchors.get(cause.fingerprint, "")
+        return {"text": cause.text, "place": lines, "leads_to": leads_to}
 
     for cause, us in explained[:_CAUSES]:
-        yield step(cause, f"{us:+.1f}", of_width(abs(us) / longest))
+        yield step(cause) | sized(us)
     if not explained:
-        yield from (step(cause, "unknown") for cause in found.causes[:1])
+        yield from (step(cause) | Shown(amount="unknown", width="") for cause in found.causes[:1])
     run = next((run for run in found.runs if run.causes), None)
     if run and isinstance(run.remainder_us, float) and explained:
-        us = run.remainder_us
-        amount = f"{us:+.1f}"
-        width = of_width(abs(us) / longest)
-        yield Shown(text="not explained", place="", amount=amount, width=width, leads_to="")
+        yield Shown(text="not explained", place="", leads_to="") | sized(run.remainder_us)
 
 
 def _lines(file: str, lines: Sequence[int], root: str) -> str:
@@ -317,18 +338,20 @@ def _intervals(found: m.Comparison) -> Iterator[Shown]:
         yield Shown(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
 
 
-def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
+def _both_sides(found: m.Comparison | None) -> Iterator[BusyBar]:
     """Of the first run that was traced on both sides."""
+    if not found:
+        return
     known = [run for run in found.runs if run.trace and not run.trace.missing]
     for run in known[:1]:
         assert run.trace
-        metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
-        bare = (metric.base, metric.head) if metric else (None, None)
-        for name, step_us in zip(("base", "head"), bare, strict=True):
-            after = name == "head"
-            parts = parts_of(run.trace, after)
+        step = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
+        for side in SIDES:
+            parts = parts_of(run.trace, side)
             parts.pop(breakdown.IDLE, None)
             whole = sum(parts.values())
-            of = step_us if isinstance(step_us, float) else window_us(run.trace, after)
-            if whole and of:
-                yield _busy_bar(name, parts, whole, whole / of)
+            of_us = getattr(step, side, None)
+            if not isinstance(of_us, float):
+                of_us = window_us(run.trace, side)
+            if whole and of_us:
+                yield _busy_bar(side, parts, whole, whole / of_us)

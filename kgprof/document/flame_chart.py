@@ -56,13 +56,13 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     starts: list[float] = []
     free: list[float] = []  # where the next child of each begins
     for item in items:
-        is_root = item.parent < 0
-        start = 0.0 if is_root else free[item.parent]
-        depth.append(0 if is_root else depth[item.parent] + 1)
+        row, start = 0, 0.0
+        if item.parent >= 0:
+            row, start = depth[item.parent] + 1, free[item.parent]
+            free[item.parent] += item.width
+        depth.append(row)
         starts.append(start)
         free.append(start)
-        if not is_root:
-            free[item.parent] += item.width
     shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
     most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
     widest = sorted((items[node].width / whole for node in shallow), reverse=True)
@@ -75,14 +75,20 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
         share = item.width / whole
         if share >= least:
             box = Shown(
-                style=item.style if share >= _WIDE else f"{item.style} narrow",
+                style=item.style,
                 x=of_width(starts[node] / whole),
                 y=ROW * depth[node],
                 width=of_width(share),
-                label=item.label if share >= _LABELLED else "",
-                file=item.file if share >= _WITH_FILE else "",
+                label="",
+                file="",
                 title=item.title,
             )
+            if share < _WIDE:
+                box["style"] += " narrow"
+            if share >= _LABELLED:
+                box["label"] = item.label
+            if share >= _WITH_FILE:
+                box["file"] = item.file
             boxes.append(box)
     left_out = []
     if deeper := len(items) - len(shallow):
@@ -134,7 +140,9 @@ def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
         name = name_of(run.key)
         frames = _Frames(flame, root, limits)
         summary = _summary(flame, frames)
-        per = "window" if flame.per == "window" else "step"
+        per = "step"
+        if flame.per == "window":
+            per = "window"
         blocks: list[Block] = [_NO_ROOM]
         drawing = None
         if index in first:
@@ -174,12 +182,16 @@ class _Frames(NamedTuple):
 
     def kind(self, frame: int) -> str:
         kind = self.flame.frames[frame].kind
-        return kind if kind in KINDS else "python"
+        if kind in KINDS:
+            return kind
+        return "python"
 
     def place(self, frame: int) -> str:
         known = self.flame.frames[frame]
         path = one_line(relative(self.flame.names[known.file], self.root), 20_000)
-        return f"{path}:{known.line}" if path and known.line else path
+        if path and known.line:
+            path += f":{known.line}"
+        return path
 
     def file(self, frame: int) -> str:
         return self.place(frame).rpartition("/")[2][:_FILE]
@@ -197,8 +209,9 @@ class _Frames(NamedTuple):
 
 def short_name(name: str) -> str:
     """What fits into a box: the kind says the rest."""
-    shorter = _SHORT.match(name)
-    return shorter[1] if shorter and shorter[1] else name
+    if shorter := _SHORT.match(name):
+        return shorter[1] or name
+    return name
 
 
 # ---------------------------------------------------------------- of one run
@@ -246,7 +259,9 @@ def _summary(flame: m.FlameGraph, frames: _Frames) -> str:
         for row in flame.top[:_LONGEST]
         if row.self_ns
     ]
-    lead = f"Top self time: {', '.join(longest)}" if longest else "No function has self time"
+    lead = "No function has self time"
+    if longest:
+        lead = f"Top self time: {', '.join(longest)}"
     own = [False] * len(flame.parent)
     for node, frame in enumerate(flame.frame):
         above = flame.parent[node]
@@ -406,15 +421,25 @@ def _difference_items(flame: m.FlameDifference, frames: _Frames) -> Sequence[Ite
 
 def style_of(share: float) -> str:
     """``share``: what it took longer, of a step; negative: shorter."""
-    if abs(share) < SOME:
+    if share >= MUCH:
+        return "more2"
+    if share >= SOME:
+        return "more1"
+    if share > -SOME:
         return "same"
-    return f"{'more' if share > 0 else 'less'}{2 if abs(share) >= MUCH else 1}"
+    if share > -MUCH:
+        return "less1"
+    return "less2"
 
 
 def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
-    amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
-    return f"{sign(ns)}{amount}" if ns else amount
+    amount = _ms(abs(ns))
+    if micro:
+        amount = figure(abs(ns) / 1e3)
+    if ns:
+        amount = f"{sign(ns)}{amount}"
+    return amount
 
 
 def _ms(ns: float) -> str:

@@ -42,7 +42,9 @@ _MARKS = {
 def backend_words(gate: m.Gate) -> str:
     """A program may name a backend itself, and a TORCH_TRACE directory does not say which it
     was."""
-    return "no --backend" if gate.backend == INDUCTOR else f"--backend {gate.backend}"
+    if gate.backend == INDUCTOR:
+        return "no --backend"
+    return f"--backend {gate.backend}"
 
 
 def budget_table(gate: m.Gate, rows: int | None = None) -> Table:
@@ -56,14 +58,16 @@ def budget_table(gate: m.Gate, rows: int | None = None) -> Table:
         below = [budget.run.slug]
         if budget.made_by_torch:
             below.append(uncounted(budget))
-        accepted = count(budget.accepted) if budget.accepted else ""
+        accepted = note = ""
+        if budget.accepted:
+            accepted = count(budget.accepted)
+            note = f" ({budget.accepted} accepted)"
         if isinstance(seen, m.Skipped):
             below.append(seen.reason)
             observed = Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
             text = amount(seen, budget.unit)
-            name = f"{text} ({budget.accepted} accepted)" if accepted else text
-            observed = Cell(text, name=name, wrong=exceeded)
+            observed = Cell(text, name=f"{text}{note}", wrong=exceeded)
         made.append(
             (
                 budget.run.slug,
@@ -105,8 +109,9 @@ def uncounted(budget: m.BudgetCheck) -> str:
 def accepted_table(gate: m.Gate) -> Table:
     rows = []
     for entry in gate.accepted:
-        used = entry.status is m.AcceptedStatus.USED
-        status = f"used by {count(entry.findings)}" if used else entry.status
+        status: str = entry.status
+        if entry.status is m.AcceptedStatus.USED:
+            status = f"used by {count(entry.findings)}"
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append((entry.rule, entry.place, entry.reason, entry.owner, entry.expires, ended))
     headings = ("rule", "where", "why", "owner", "expires", Column("status", style=""))
@@ -137,13 +142,15 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
     """Plain lines and the table of the budgets; the findings that fail the gate first, then the
     others, then the accepted ones in one line each."""
     fails = failing(profile)
-    root = profile.environment.source_root
+    root = profile.source_root
     remedies = {rule.id: rule.remedy for rule in profile.rules}
     for finding in sorted(
         profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)
     ):
         # What a rule says for every program is said once, and only of what fails.
-        remedy = remedies.get(finding.rule, "") if finding in fails else ""
+        remedy = ""
+        if finding in fails:
+            remedy = remedies.get(finding.rule, "")
         shown = advice(finding, remedy)
         if remedy and any(remedy in line for line in shown):
             del remedies[finding.rule]
@@ -173,14 +180,15 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
 
 def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) -> Iterable[str]:
     place = finding.location
-    run = f" [{finding.run.slug}]" if finding.run else ""
-    how_often = times([finding.count], finding.message)
-    repeated = clause(" (", how_often, ")")
-    mark = "" if fails else f"{finding.level.value} "
+    repeated = clause(" (", times([finding.count], finding.message), ")")
+    said = f"{finding.rule} {finding.message}{repeated}"
+    if finding.run:
+        said += f" [{finding.run.slug}]"
     if finding.accepted:
-        mark = "accepted "
-    said = f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}"
-    yield one_line(said, LENGTH)
+        said = f"accepted {said}"
+    elif not fails:
+        said = f"{finding.level.value} {said}"
+    yield one_line(f"{where(place, root)}{said}", LENGTH)
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, LENGTH)}"
     else:

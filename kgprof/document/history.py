@@ -2,14 +2,29 @@
 each of them."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
+from kgprof.document.run_parts import measured
 from kgprof.document.sheet import Section, Sheet
-from kgprof.document.table import Block, Cell, Cells, Column, Drawn, Shown, Table, missing, plain
+from kgprof.document.table import (
+    Block,
+    Cell,
+    Cells,
+    Column,
+    Drawn,
+    Shown,
+    Table,
+    missing,
+    plain,
+    written,
+)
 from kgprof.wording import clause, plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
@@ -68,8 +83,9 @@ def sheet(found: m.History) -> Sheet:
     )
 
 
+@m.otherwise(1.0)
 def _ratio(metric: m.ComparedMetric) -> float:
-    return metric.ratio if isinstance(metric.ratio, float) else 1.0
+    return m.known(metric.ratio)
 
 
 def _named(found: m.History, at: int) -> str:
@@ -83,8 +99,7 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
     for metric in found.metrics:
         compared = (*metric.against_first, *metric.against_previous)
         known = next((each for each in compared if each), None)
-        unmeasured = all(isinstance(each, m.Skipped) for each in metric.values)
-        if metric.run != run or not known or unmeasured:
+        if metric.run != run or not known or not measured(metric.values):
             continue
         if known.time_of or metric.name in _ALWAYS or metric.changed:
             yield _line(found, metric, known)
@@ -97,12 +112,8 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
 
 def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Table:
     rows: list[Cells] = []
-    for at, measured in enumerate(metric.values):
-        shown = (
-            missing(measured)
-            if isinstance(measured, m.Skipped)
-            else Cell(value(known, measured), value=measured)
-        )
+    for at, number in enumerate(metric.values):
+        shown = written(number, partial(value, known))
         changes = [Cell(), Cell()]
         if at:
             against = (metric.against_first[at - 1], metric.against_previous[at - 1])
@@ -119,25 +130,27 @@ def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -
 def _changed(each: m.ComparedMetric | None) -> Cell:
     if not each:
         return missing("the run is not in both recordings")
-    same = each.verdict is m.MetricVerdict.SAME
-    return Cell(
-        change(each),
-        () if same else (f"{SYMBOLS[each.verdict]} {each.verdict}",),
-        value=each.ratio if isinstance(each.ratio, float) else None,
-        title=each.note,
-        wrong=each.decides and each.verdict is m.MetricVerdict.WORSE,
-    )
+    details = []
+    if each.verdict is not m.MetricVerdict.SAME:
+        details.append(f"{SYMBOLS[each.verdict]} {each.verdict}")
+    wrong = each.decides and each.verdict is m.MetricVerdict.WORSE
+    cell = Cell(change(each), details, title=each.note, wrong=wrong)
+    if isinstance(each.ratio, float):
+        return replace(cell, value=each.ratio)
+    return cell
 
 
 def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Drawn:
     """From the least to the largest value, with a tenth of room; the axis says so by its
     figures."""
-    measured = {
+    points = {
         at: number for at, number in enumerate(metric.values) if not isinstance(number, m.Skipped)
     }
-    least, most = min(measured.values()), max(measured.values())
+    least, most = min(points.values()), max(points.values())
     room = (most - least) / 10 or abs(most) / 10 or 1.0
-    low = max(0.0, least - room) if least >= 0 else least - room
+    low = least - room
+    if least >= 0:
+        low = max(0.0, low)
     high = most + room
 
     def x(at: int) -> str:
@@ -147,19 +160,20 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         return round(_TOP + (_HIGH - _TOP) * (high - number) / (high - low), 1)
 
     every = -(-len(metric.values) // _LABELS)
+    against = (None, *metric.against_previous)
     marks = []
-    for at, number in measured.items():
-        step = metric.against_previous[at - 1] if at else None
-        words = f"{_named(found, at)}: {value(known, number)}"
-        if step:
-            words += f", {change(step)} against the previous"
-        commit = found.recordings[at].commit[:7] or str(at + 1)
-        label = "" if at % every else commit
-        worse = step and step.verdict is m.MetricVerdict.WORSE
-        marks.append(Shown(x=x(at), y=y(number), title=words, label=label, worse=worse))
+    for at, number in points.items():
+        mark = Shown(x=x(at), y=y(number), label="", worse=False)
+        mark["title"] = f"{_named(found, at)}: {value(known, number)}"
+        if step := against[at]:
+            mark["title"] += f", {change(step)} against the previous"
+            mark["worse"] = step.verdict is m.MetricVerdict.WORSE
+        if not at % every:
+            mark["label"] = found.recordings[at].commit[:7] or str(at + 1)
+        marks.append(mark)
     lines = [
-        (x(one), y(measured[one]), x(other), y(measured[other]))
-        for one, other in pairwise(measured)
+        (x(one), y(points[one]), x(other), y(points[other]))
+        for one, other in pairwise(points)
         if other == one + 1
     ]
     recordings = plural(len(metric.values), "recording")

@@ -16,6 +16,7 @@ from kgprof.document.quantity import (
     DASH,
     count,
     figure,
+    if_known,
     milliseconds,
     percent,
     share_of,
@@ -32,6 +33,7 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -67,11 +69,12 @@ def place(location: m.Location, root: str) -> str:
 
 
 def first_line(kernel: m.KernelRow, root: str) -> str:
-    more = f", and {len(kernel.lines) - 1} more" if len(kernel.lines) > 1 else ""
-    return f"{place(kernel.lines[0], root)}{more}"
+    first, *others = kernel.lines
+    more = clause(", and ", len(others), " more")
+    return f"{place(first, root)}{more}"
 
 
-def places(lines: Sequence[m.Location], root: str) -> Sequence[str]:
+def places(lines: Sequence[m.Location], root: str) -> Texts:
     return [place(line, root) for line in lines[:_LINES]]
 
 
@@ -103,7 +106,7 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
             continue
-        name = run.key.slug
+        name = run.slug
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
         blocks += [
             f"{said}." for said in (*steps_sentence(kernels), *input_copies_sentence(kernels))
@@ -167,14 +170,16 @@ def _largest(spans: Sequence[m.SpanTotal]) -> list[m.SpanTotal]:
 def input_copies_sentence(kernels: m.KernelBreakdown) -> Iterator[str]:
     """Nothing where no CUDA graph was launched."""
     copies = kernels.input_copies
-    if isinstance(copies, m.Skipped):
+    if not isinstance(copies, m.InputCopies):
         return
     if not copies.count:
         launches = plural(copies.replays, "CUDA-graph launch", "CUDA-graph launches")
         yield f"No input was copied before {launches}"
         return
     each = figure(copies.total_us / copies.count)
-    in_all = "per step" if kernels.steps else "in all"
+    in_all = "in all"
+    if kernels.steps:
+        in_all = "per step"
     yield (
         "Inputs copied because their address changes between CUDA-graph replays: "
         f"{plural(copies.count, 'copy', 'copies')} of {each} µs each on average before "
@@ -294,7 +299,7 @@ def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int) -> 
         for rank, (kernel, name) in enumerate(zip(rest, names, strict=True), start=after + 1)
     ]
     return plain(
-        f"More kernels of {run.key.slug}",
+        f"More kernels of {run.slug}",
         ("#", "kernel", "kind", "count", "total ms"),
         rows,
         words=3,
@@ -303,7 +308,7 @@ def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int) -> 
     )
 
 
-def _first_open(texts: Sequence[str], most: int, style: str, more: str) -> Sequence[Small]:
+def _first_open(texts: Texts, most: int, style: str, more: str) -> Sequence[Small]:
     """The first ``most`` in sight, the others behind the words ``more``."""
     parts = (Small(texts[:most], style), Small(texts[most:], style, more))
     return [part for part in parts if part.texts]
@@ -315,7 +320,7 @@ _OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
     "block": lambda sizes: f"block {extent(sizes)}",
     "registers": "{} registers".format,
     "spills": lambda number: clause("", number, " spilled"),
-    "shared_bytes": lambda number: f"{size(number)} shared" if number else "",
+    "shared_bytes": lambda number: clause("", number and size(number), " shared"),
     "warps": lambda number: plural(number, "warp"),
     "stages": lambda number: plural(number, "stage"),
     "occupancy_percent": lambda percent: f"occupancy {occupancy(percent)}",
@@ -326,15 +331,17 @@ _OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
 
 def _launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
-    values = [(getattr(one, field), words) for field, words in _OF_A_LAUNCH.items()]
-    parts = [words(value) for value, words in values if not isinstance(value, m.Skipped)]
+    values = ((getattr(one, field), words) for field, words in _OF_A_LAUNCH.items())
+    parts = [text for value, words in values for text in if_known(value, words)]
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
 
 
 def occupancy(percent: float) -> str:
     """CUPTI gives whole per cent, so its 0 is less than one."""
-    return f"{percent:.0f} %" if percent else "< 1 %"
+    if not percent:
+        return "< 1 %"
+    return f"{percent:.0f} %"
 
 
 def extent(sizes: Sequence[int]) -> str:
@@ -348,11 +355,11 @@ def _bound_of(alike: Sequence[m.KernelLaunches]) -> Cell:
     if not alike:
         return missing("this kernel is not among the largest, which report.json holds")
     first = max(alike, key=lambda each: each.total_us)
-    bound = m.known(first.bound)
+    bound = Cell(m.known(first.bound))
     if isinstance(first.of_ceiling, m.Skipped):
-        return Cell(bound)
+        return bound
     share = first.of_ceiling
-    return Cell(bound, (f"{percent(share)} of peak",), value=share, bar=share)
+    return replace(bound, details=(f"{percent(share)} of peak",), value=share, bar=share)
 
 
 def _could_save(alike: Sequence[m.KernelLaunches], steps: int) -> Cell:
@@ -387,17 +394,19 @@ def kernel_table(
         "share",
         "median \N{MICRO SIGN}s (min to max)",
     ]
-    launches: dict[str, list[m.KernelLaunches]] | None = None
+    measured = False
+    launches: dict[str, list[m.KernelLaunches]] = {}
     if isinstance(kernels.roofline, m.Roofline):
+        measured = True
         launches = collected((each.name, each) for each in kernels.roofline.rows)
         headings += _OF_THE_CARD
     shown = kernels.rows[:most]
     names = distinct_names([kernel.name for kernel in shown], length, longest)
     rows: list[Cells] = []
     for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1):
-        alike = launches.get(kernel.name, []) if launches is not None else []
+        alike = launches.get(kernel.name, [])
         cells = _kernel_cells(rank, kernel, name, alike, root, longest)
-        if launches is not None:
+        if measured:
             cells = (*cells, _bound_of(alike), _could_save(alike, steps_of(kernels)))
         rows.append(cells)
     calls = count(sum(kernel.count for kernel in kernels.rows))
@@ -409,7 +418,7 @@ def kernel_table(
         ms = milliseconds(sum(kernel.total_us for kernel in rest))
         share = percent(sum(kernel.share for kernel in rest))
         totals.insert(0, row("", f"{len(rest):,} more", "", calls, ms, share, *empty))
-    label = f"Kernels of {run.key.slug}"
+    label = f"Kernels of {run.slug}"
     table = plain(label, headings, rows, style="sortable filtered", named_by=1)
     return replace(table, totals=totals)
 
@@ -427,7 +436,7 @@ _OF_THE_CARD = (
 )
 
 
-def distinct_names(names: Sequence[str], length: int, longest: int = _LONGEST) -> Sequence[str]:
+def distinct_names(names: Texts, length: int, longest: int = _LONGEST) -> Texts:
     """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
     then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
@@ -453,7 +462,9 @@ def _kernel_cells(
 ) -> Cells:
     """``name``: a short one; those who hover see the whole. ``alike``: the launches that the card
     was measured for."""
-    whole_name = middle_out(one_line(kernel.name, _WHOLE), longest)
+    title = middle_out(one_line(kernel.name, _WHOLE), longest)
+    if title == name:
+        title = ""
     ops = kernel.ops
     more_ops = f"and {plural(len(ops) - _OPS, 'more operation')}"
     lines = places(kernel.lines, root)
@@ -475,7 +486,7 @@ def _kernel_cells(
     )
     return (
         count(rank),
-        Cell(name, title=whole_name if whole_name != name else "", below=below),
+        Cell(name, title=title, below=below),
         kind,
         whole(kernel.count),
         number(kernel.total_us / 1000),
@@ -490,9 +501,10 @@ def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         shown = host.rows[: limits.host_rows]
         rows = []
         for function in shown:
+            place = f"{function.file}{clause(':', function.line)}"
             # cProfile files what is written in C under "~", without a line.
-            line = clause(":", function.line)
-            place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
+            if function.file in ("", "~"):
+                place = "built-in"
             rows.append(
                 (
                     Cell(function.function, below=(Small((place,), "place"),)),
@@ -504,15 +516,14 @@ def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
             )
         blocks: list[Block] = []
         if rows:
-            label = f"Host functions of {run.key.slug}"
+            label = f"Host functions of {run.slug}"
             blocks.append(plain(label, headings, rows, style="sortable filtered", first="name"))
         if others := len(host.rows) - len(shown) + host.rows_left_out:
             remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))
-            lead = "" if shown else "Left out to keep the page under 1 MB: "
-            more = " more" if shown else ""
-            blocks.append(
-                f"{lead}{others:,}{more} functions, {milliseconds(remaining)} ms of self time."
-            )
+            left_out = f"Left out to keep the page under 1 MB: {others:,}"
+            if shown:
+                left_out = f"{others:,} more"
+            blocks.append(f"{left_out} functions, {milliseconds(remaining)} ms of self time.")
         caption = (
             f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under "
             "cProfile, HOST pass"

@@ -27,22 +27,22 @@ def limit_blocks(runs: m.Runs, root: str) -> Blocks:
     return (*_whole_blocks(run, root), *_step_blocks(run, root))
 
 
+@m.otherwise(())
 def _whole_blocks(run: m.RunReport, root: str) -> Blocks:
     """Show what is paid once beside the steps; nothing where nothing is."""
-    found = run.whole
-    if isinstance(found, m.Skipped) or not found.once:
+    found = m.known(run.whole)
+    if not found.once:
         return ()
     rows = [_cells(share, root) for share in found.shares if share.share >= SMALLEST]
     steps = wording.plural(found.steps, "step")
     took = duration(found.total_us)
-    said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
+    said = f"{run.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
     return said, plain(WHOLE_TITLE, (*_HEADINGS, "in all"), rows, style="", words=2)
 
 
+@m.otherwise(())
 def _step_blocks(run: m.RunReport, root: str) -> Blocks:
-    found = run.limits
-    if isinstance(found, m.Skipped):
-        return ()
+    found = m.known(run.limits)
     kinds = [share.limit for share in found.by_kind]
     shown = [share for share in found.shares if share.share >= SMALLEST]
     shown.sort(key=lambda share: kinds.index(share.limit))
@@ -53,13 +53,16 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
         share = sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.step_words(run) or f"not decided: {found.undecided}"
-    timed = isinstance(run.step, m.Spread) and found.step_us in (run.step.median, found.busy_us)
-    headings = (*_HEADINGS, "per step" if timed else "per traced step")
-    return f"{run.key.slug}: {leads}", plain(TITLE, headings, rows, style="", words=2)
+    per = "per traced step"
+    if isinstance(run.step, m.Spread) and found.step_us in (run.step.median, found.busy_us):
+        per = "per step"
+    table = plain(TITLE, (*_HEADINGS, per), rows, style="", words=2)
+    return f"{run.slug}: {leads}", table
 
 
 def _cells(share: m.LimitShare, root: str) -> Sequence[str]:
-    place = share.location
-    what = f"{share.limit}: {share.name}" if share.name else str(share.limit)
-    line = line_of(place, root) if place else ""
+    what = f"{share.limit}{wording.clause(': ', share.name)}"
+    line = ""
+    if share.location:
+        line = line_of(share.location, root)
     return what, line, percent(share.share), duration(share.us)

@@ -43,7 +43,9 @@ class Limits(m.Model):
 
     def kernels_of(self, at: int, first: Collection[int]) -> int:
         """Rows of kernels of the run at this index."""
-        return self.kernel_rows if at in first else min(self.kernel_rows, self.other_rows)
+        if at in first:
+            return self.kernel_rows
+        return min(self.kernel_rows, self.other_rows)
 
     @property
     def longest(self) -> int:
@@ -60,20 +62,15 @@ def importance(runs: m.Runs) -> Sequence[int]:
     """Indices of the runs in the order in which a reader needs their details: the winner, the
     baseline, the runner-up, then the others. Where nothing ranks them the one with the shortest
     step leads."""
-    found = ranked(runs)
-    fastest = [run.key for run, _ in found.runs] if found else []
+    if found := ranked(runs):
+        fastest = [run.key for run, _ in found.runs]
+    else:
+        steps = ((run.step.median, run.key) for run in runs if isinstance(run.step, m.Spread))
+        fastest = [key for _, key in sorted(steps, key=lambda step: step[0])[:1]]
     base = [run.key for run in runs if run.is_baseline]
-    steps = sorted(
-        (run.step.median, at) for at, run in enumerate(runs) if isinstance(run.step, m.Spread)
-    )
-    keys = [
-        *fastest[:1],
-        *([] if fastest else [runs[at].key for _, at in steps[:1]]),
-        *base,
-        *fastest,
-    ]
     at = {run.key: index for index, run in reversed(list(enumerate(runs)))}
-    return tuple(dict.fromkeys([*(at[key] for key in keys), *range(len(runs))]))
+    first = [at[key] for key in (*fastest[:1], *base, *fastest)]
+    return tuple(dict.fromkeys([*first, *range(len(runs))]))
 
 
 def kept(runs: m.Runs, most: int) -> frozenset[int]:

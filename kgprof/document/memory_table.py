@@ -12,7 +12,7 @@ from kgprof.document.quantity import count, figure, milliseconds, ratio, size
 from kgprof.document.run_parts import collected, run_part
 from kgprof.document.summary import RunColumn
 from kgprof.document.table import Block, Cell, Note, number, plain, several, sized, written
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 
 def columns(runs: m.Runs) -> Sequence[RunColumn]:
@@ -25,20 +25,21 @@ def unknown(runs: m.Runs) -> Sequence[Note]:
     A dash alone is read by nobody who cannot hover."""
     cells = [(column, run, column.cell(run)) for column in COLUMNS for run in runs]
     gaps = [
-        (cell.title, (column.name, run.key.slug))
-        for column, run, cell in cells
-        if not cell.measured
+        (cell.title, (column.name, run.slug)) for column, run, cell in cells if not cell.measured
     ]
     unknown = []
     for reason, pairs in collected(gaps).items():
         names, slugs = (dict.fromkeys(side) for side in zip(*pairs, strict=True))
-        of = f" ({', '.join(slugs)})" if len(slugs) < len(runs) else ""
-        unknown.append((", ".join(names), f"{reason}{of}"))
+        if len(slugs) < len(runs):
+            reason += f" ({', '.join(slugs)})"
+        unknown.append((", ".join(names), reason))
     return unknown
 
 
 def signed(size_bytes: int) -> str:
-    return f"{'-' if size_bytes < 0 else '+'}{size(abs(size_bytes))}"
+    if size_bytes < 0:
+        return f"-{size(-size_bytes)}"
+    return f"+{size(size_bytes)}"
 
 
 # ---------------------------------------------------------------- cells
@@ -48,8 +49,10 @@ def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
     """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be
     missing."""
     held = getattr(peaks, f"{name}_before_bytes", None)
-    before = [f"{size(held)} before"] if isinstance(held, int) else []
-    return sized(getattr(peaks, f"{name}_bytes"), *before)
+    before = ""
+    if isinstance(held, int):
+        before = f"{size(held)} before"
+    return sized(getattr(peaks, f"{name}_bytes"), before)
 
 
 def _peaks(peaks: m.MemoryPeaks) -> Sequence[Cell]:
@@ -59,13 +62,12 @@ def _peaks(peaks: m.MemoryPeaks) -> Sequence[Cell]:
 
 def _cells(memory: m.MemorySummary) -> Sequence[Cell]:
     """In the order of _TITLES."""
-    overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
         number(memory.syncs_per_step, plural(memory.steps, "step")),
         *several(memory.peaks, 4, _peaks),
         sized(memory.taken_bytes),
         written(memory.over_eager_bytes, signed, memory.over_eager_of),
-        written(memory.of_eager, ratio, *overhead),
+        written(memory.of_eager, ratio, clause("", memory.tier, " overhead")),
         sized(memory.budget_bytes),
     )
 
@@ -101,7 +103,8 @@ _MIB = 2**20
 
 def memory_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     """A reason that all runs share stands once."""
-    reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
+    curves = (run.memory_curve for run in runs)
+    reasons = [curve.reason for curve in curves if isinstance(curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:
         yield f"Memory over a step is not drawn: {reasons[0]}."
         return
@@ -118,7 +121,7 @@ def memory_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
                 f"{curve.step}, {milliseconds(curve.duration_us)} ms, the "
                 f"median of {plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
-            yield run_part(index, run, _drawn(curve, run.key.slug), caption)
+            yield run_part(index, run, _drawn(curve, run.slug), caption)
 
 
 def _drawn(curve: m.MemoryCurve, name: str) -> Iterator[Block]:
@@ -137,7 +140,9 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
     low = min(levels) / _MIB
     high = max(curve.peak_bytes, *levels) / _MIB
     # From zero, unless what changes would be a ripple on what is always held.
-    start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
+    start = 0.0
+    if high - low <= 0.2 * high:
+        start = max(0.0, low - 0.2 * (high - low))
     x = Axis(low=0.0, high=curve.duration_us)
     y = Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
     moments = pairwise((0.0, *curve.at_us, curve.duration_us))
@@ -150,8 +155,8 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
         f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
         f"most {size(curve.peak_bytes)}; the table below has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name="time in the step, \N{MICRO SIGN}s",
-        y_name=f"allocated on {curve.device}, MiB",
+        x,
+        y,
+        "time in the step, \N{MICRO SIGN}s",
+        f"allocated on {curve.device}, MiB",
     )

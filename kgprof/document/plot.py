@@ -98,11 +98,11 @@ def line(points: Sequence[tuple[float, float]]) -> str:
 def plot(
     description: str,
     shapes: Sequence[Shape],
-    *,
     x: Axis,
     y: Axis,
     x_name: str,
     y_name: str,
+    *,
     marks: Sequence[tuple[float, str]] = (),
     low_marks: bool = False,
 ) -> Plot:
@@ -110,13 +110,20 @@ def plot(
     sides = []
     for value in x.ticks(_ACROSS_TICKS):
         share = x.at(value)
-        sides.append((of_width(share), ticked(value), "end" if share > 0.93 else "middle"))
+        side = "middle"
+        if share > 0.93:
+            side = "end"
+        sides.append((of_width(share), ticked(value), side))
     drawn = []
-    rightmost = 0.9 if low_marks else 0.6
     for place, (value, text) in enumerate(marks):
         share = x.at(value)
-        height = HIGH - 6 if low_marks else TOP + 12 * (place % 3)
-        drawn.append((of_width(share), text, "start" if share < rightmost else "end", height))
+        rightmost, height = 0.6, TOP + 12 * (place % 3)
+        if low_marks:
+            rightmost, height = 0.9, HIGH - 6
+        side = "end"
+        if share < rightmost:
+            side = "start"
+        drawn.append((of_width(share), text, side, height))
     return Plot(
         description,
         shapes,
@@ -131,7 +138,9 @@ def plot(
 def ticked(value: float) -> str:
     """Without the zeros that no tick needs."""
     text = figure(value)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if "." in text:
+        return text.rstrip("0").rstrip(".")
+    return text
 
 
 _BARS = (("range", "fastest to slowest of a few consecutive steps"), ("middle", "their median"))
@@ -156,9 +165,12 @@ def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
             yield run_part(index, run, [why], name="steps")
         elif index in drawn:
             name = name_of(run.key)
+            bars = [*_BARS]
+            if _single(series):
+                bars = [*_SINGLE]
             blocks = (
                 _distribution(series, name),
-                legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),
+                legend_of("p", *bars, *_OTHERS),
                 _over_time(series, name),
                 _table(series, name),
             )
@@ -205,10 +217,10 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
         f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
         f"ms, {count(series.above)} far above; the table below has the figures",
         shapes,
-        x=x,
-        y=y,
-        x_name="step time, ms",
-        y_name="steps",
+        x,
+        y,
+        "step time, ms",
+        "steps",
         marks=((time.p10 / 1000, "p10"), (time.median / 1000, "median"), (time.p90 / 1000, "p90")),
     )
 
@@ -228,9 +240,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     middles = []
     at = 0
     for process in series.processes:
-        if processes > 1:
-            number = str(process.number)
-            marks.append((at, f"process {number}" if processes <= _NAMED else number))
+        if processes > _NAMED:
+            marks.append((at, str(process.number)))
+        elif processes > 1:
+            marks.append((at, f"process {process.number}"))
         entries = zip(process.low_us, process.middle_us, process.high_us, strict=True)
         for entry, (least, mid, most) in enumerate(entries):
             first = entry * process.every
@@ -243,24 +256,26 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
                 between = span(milliseconds(least), milliseconds(most))
                 when = f"steps {count(first + 1)} to {count(last)}"
                 title = f"{when}: median {milliseconds(mid)}, {between} ms"
-            foot = y.y(0.0 if single else least)
+            foot = y.y(0.0)
+            if not single:
+                foot = y.y(least)
+                middles.append(line(((left, y.y(mid)), (left + 0.8 * wide, y.y(mid)))))
             path = bar(left, max(0.8 * wide, 0.5), y.y(most), foot - y.y(most))
             shapes.append(Shape("p-range", path, title))
-            middles.append(line(((left, y.y(mid)), (left + 0.8 * wide, y.y(mid)))))
             if most > top and len(far) < _FAR:
                 far.append(Shape("p-far", bar(left, max(wide, 3.0), 16, 6), title))
         at += process.time.samples
-    if not single:
+    if middles:
         shapes.append(Shape("p-middle", "".join(middles)))
     return plot(
         f"{plural(time.samples, 'step')} of {name} in their order, "
         f"{plural(processes, 'process', 'processes')}: median {milliseconds(time.median)} "
         "ms; the table below has the figures",
         (*shapes, *far),
-        x=x,
-        y=replace(y, high=1.08 * top / 1000),
-        x_name="step, in order",
-        y_name="step time, ms",
+        x,
+        replace(y, high=1.08 * top / 1000),
+        "step, in order",
+        "step time, ms",
         marks=marks,
         low_marks=True,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.document.finding_list import Anchors, place, to_do
-from kgprof.document.quantity import DASH, duration, figure, rounded
+from kgprof.document.quantity import DASH, duration, figure, or_dash, rounded
 from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
 
@@ -69,7 +69,7 @@ def weighings(profile: m.Profile) -> Sequence[Shown]:
         weighing = Shown(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),
             text=trade_off.text,
-            place=place(trade_off.location, profile.environment.source_root),
+            place=place(trade_off.location, profile.source_root),
             guarded=guarded,
             always=always,
             figures=figures,
@@ -96,11 +96,11 @@ _PER = {"step": "per step", m.MEAN_STEP: "per mean step", "run": "in this run"}
 
 def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
     """Of each action what happens, what to do, and what that saves at most."""
-    root = profile.environment.source_root
+    root = profile.source_root
     for action in profile.actions:
         saves = action.saves
         if isinstance(saves, m.Saving):
-            share = "" if action.share is None else f"{rounded(action.share)} of the step"
+            share = or_dash(action.share, lambda share: f"{rounded(share)} of the step", "")
             per = _PER.get(saves.per, "of the traced window")
             bound = ", ".join(filter(None, (share, saves.how)))
             amount = f"saves at most {duration(saves.us_per_step)} {per} ({bound})"

@@ -1,7 +1,7 @@
 """Numbers as people read them: three significant digits, thousands separators, the unit said by the
 caller's column; and how far samples lie apart, only as much as their number can carry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kgprof import model as m
@@ -20,16 +20,29 @@ def count(value: int) -> str:
 
 def plain_number(value: float) -> str:
     """A count with all its digits; what is a mean with three."""
-    return count(round(value)) if value == round(value) else figure(value)
+    if value == round(value):
+        return count(round(value))
+    return figure(value)
 
 
 def sign(value: float) -> str:
-    return "+" if value > 0 else MINUS
+    if value > 0:
+        return "+"
+    return MINUS
 
 
-def or_dash(value: _Value | None, words: Callable[[_Value], str]) -> str:
-    """``words`` of the value, where there is one."""
-    return DASH if value is None else words(value)
+def or_dash(value: _Value | None, words: Callable[[_Value], str], dash: str = DASH) -> str:
+    """``words`` of the value, if there is one."""
+    if value is None:
+        return dash
+    return words(value)
+
+
+def if_known(value: _Value | m.Skipped, words: Callable[[_Value], str]) -> Sequence[str]:
+    """``words`` of what was measured, and nothing of what was not."""
+    if isinstance(value, m.Skipped):
+        return ()
+    return (words(value),)
 
 
 def milliseconds(us: float) -> str:
@@ -62,7 +75,9 @@ def rounded(share: float) -> str:
 
 def share_of(part: float, whole: float) -> float:
     """0..1; of nothing no part has a share."""
-    return part / whole if whole else 0.0
+    if not whole:
+        return 0.0
+    return part / whole
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -81,7 +96,9 @@ def size(size_bytes: int) -> str:
 
 
 def span(low: str, high: str) -> str:
-    return low if low == high else f"{low}{DASH}{high}"
+    if low == high:
+        return low
+    return f"{low}{DASH}{high}"
 
 
 def amount(value: float, unit: str) -> str:
@@ -95,7 +112,9 @@ def amount(value: float, unit: str) -> str:
 def counted(value: float, unit: str) -> str:
     """The unit after this number: "site" after 1, else "sites"; "sync/step"."""
     noun, per, base = unit.partition("/")
-    return f"{noun.removesuffix('s') if value == 1 else noun}{per}{base}"
+    if value == 1:
+        noun = noun.removesuffix("s")
+    return f"{noun}{per}{base}"
 
 
 def of_width(share: float) -> str:
@@ -130,7 +149,9 @@ def sampled(time: m.Spread) -> str:
     if time.samples < FEWEST_FOR_A_RANGE:
         return plural(time.samples, "sample")
     said = f"n = {count(time.samples)}"
-    return said if time.samples >= FEWEST_FOR_PERCENTILES else f"{said}, {EXTREMES}"
+    if time.samples >= FEWEST_FOR_PERCENTILES:
+        return said
+    return f"{said}, {EXTREMES}"
 
 
 def of_speedup(speedup: m.Speedup) -> str:

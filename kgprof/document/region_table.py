@@ -11,7 +11,7 @@ from kgprof.document import breakdown
 from kgprof.document.breakdown import broken_down
 from kgprof.document.kernel_table import distinct_names
 from kgprof.document.limits import Limits
-from kgprof.document.quantity import DASH, figure, percent, ratio, share_of, size
+from kgprof.document.quantity import DASH, count, figure, if_known, percent, ratio, share_of, size
 from kgprof.document.run_parts import having
 from kgprof.document.table import (
     Block,
@@ -27,7 +27,7 @@ from kgprof.document.table import (
     whole,
     written,
 )
-from kgprof.wording import middle_out, plural, relative, short
+from kgprof.wording import clause, middle_out, plural, relative, short
 
 _NAME = 60  # characters of a kernel or a configuration
 IN_TERMINAL = (
@@ -71,7 +71,10 @@ def _graphs(runs: m.Runs) -> Iterator[tuple[m.RunReport, m.FusedGraph]]:
 
 
 def _head(run: m.RunReport, work: m.GraphWork) -> str:
-    return f"{run.key.slug} {work.compile_id}{' backward' if work.backward else ''}"
+    name = f"{run.slug} {work.compile_id}"
+    if work.backward:
+        name += " backward"
+    return name
 
 
 def fusion_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
@@ -84,7 +87,7 @@ def fusion_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     yield plain(FUSION, _FUSION_HEADINGS, rows)
     for _, run, fusion in having(runs, "fusion", m.Fusion):
         if isinstance(fusion.kernels, float):
-            said = f"{run.key.slug}: {plural(fusion.kernels, 'kernel')} per step in TRACE"
+            said = f"{run.slug}: {plural(fusion.kernels, 'kernel')} per step in TRACE"
             if isinstance(fusion.eager_kernels, float):
                 said += f"; {run.key.strategy}.{m.EAGER}: {short(fusion.eager_kernels)}"
             yield said
@@ -94,11 +97,12 @@ def fusion_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
 
 def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     work = graph.work
-    least = "\N{GREATER-THAN OR EQUAL TO} " if work.unknown else ""
-    unknown = [f"{work.unknown} of unknown size"] if least else []
+    unknown = clause("", work.unknown, " of unknown size")
 
     def at_least(value: m.Figure, words: Callable[[Any], str]) -> Cell:
-        return written(value, lambda known: f"{least}{words(known)}")
+        if not unknown:
+            return written(value, words)
+        return written(value, lambda known: f"\N{GREATER-THAN OR EQUAL TO} {words(known)}")
 
     operators, moved = several(
         work.eager, 2, lambda eager: (whole(eager.operators), sized(eager.bytes_moved))
@@ -106,19 +110,19 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     times = work.moved_bytes / max(1, work.needed_bytes)
     moved_must = Cell(ratio(times), value=times)
     if unknown:
-        moved_must = missing(unknown[0])
+        moved_must = missing(unknown)
     elif not work.needed_bytes:
         moved_must = missing("no kernel reads its inputs or writes its outputs")
-    calls = plural(graph.calls, "call") if isinstance(graph.calls, int) else ""
+    calls = if_known(graph.calls, lambda number: plural(number, "call"))
     return (
         _head(run, work),
         operators,
-        whole(work.kernels, f"{work.generated:,} generated", *unknown),
+        whole(work.kernels, f"{work.generated:,} generated", unknown),
         moved,
         at_least(work.moved_bytes, size),
         at_least(work.needed_bytes, size),
         moved_must,
-        number(graph.us, calls),
+        number(graph.us, *calls),
         at_least(graph.bytes_per_s, lambda rate: figure(rate / 1e9)),
         at_least(graph.of_copy, percent),
     )
@@ -127,7 +131,7 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
 def generator_table(runs: m.Runs) -> Table:
     rows = [
         (
-            run.key.slug,
+            run.slug,
             total.generator,
             whole(total.names),
             whole(total.count),
@@ -170,7 +174,7 @@ def place_table(runs: m.Runs, root: str, limits: Limits) -> Table:
         for where, of_runs in rows
         if found
     ]
-    headings = ("function", *(run.key.slug for run, _, _ in found))
+    headings = ("function", *(run.slug for run, _, _ in found))
     return plain(PLACES, headings, cells, style="", first="name")
 
 
@@ -184,7 +188,9 @@ def _of(lines: Sequence[m.Location], root: str) -> str:
         )
     if len(functions) > 1:
         return f"{files[0]}, several functions"
-    return f"{files[0]} {functions.pop()}".rstrip() if files else ""
+    if not files:
+        return ""
+    return f"{files[0]} {functions.pop()}".rstrip()
 
 
 def buffer_blocks(runs: m.Runs) -> Iterator[Table]:
@@ -199,8 +205,10 @@ def buffer_blocks(runs: m.Runs) -> Iterator[Table]:
     rows: list[Cells] = []
     for run, graph in graphs:
         work = graph.work
-        saved = several(work.saved, 4, _saved) if training else ()
-        rows.append((_head(run, work), *several(work.buffers, 4, _planned), *saved))
+        cells: list[Cell | str] = [_head(run, work), *several(work.buffers, 4, _planned)]
+        if training:
+            cells += several(work.saved, 4, _saved)
+        rows.append(cells)
     yield plain(BUFFERS, headings, rows)
 
 
@@ -230,9 +238,10 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         rows = [_tuned(*each) for each in tuned[: limits.lines]]
         yield plain(AUTOTUNED, _TUNED_HEADINGS, rows, words=4)
         seconds = sum(one.seconds for _, one in tuned)
-        left_out = len(tuned) - limits.lines
-        more = f", {left_out:,} of them in report.json only" if left_out > 0 else ""
-        yield f"{plural(len(tuned), 'search', 'searches')} in {figure(seconds)} s{more}."
+        said = f"{plural(len(tuned), 'search', 'searches')} in {figure(seconds)} s"
+        if (left_out := len(tuned) - limits.lines) > 0:
+            said += f", {left_out:,} of them in report.json only"
+        yield f"{said}."
     staged = [
         (run, found.stages)
         for _, run, found in compiled
@@ -245,15 +254,13 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         made: list[Cells] = []
         for (run, kernel), name in zip(kernels, names, strict=True):
             each = [figure(kernel.seconds.get(stage, 0.0)) for stage in every]
-            made.append([run.key.slug, name, *each, number(sum(kernel.seconds.values()))])
+            made.append([run.slug, name, *each, number(sum(kernel.seconds.values()))])
         headings = ("run", "kernel", *(_STAGES.get(stage, stage) for stage in every), "all")
         yield plain(STAGES, headings, made[: limits.lines], words=2)
-        lost = sum(stages.left_out for _, stages in staged) + len(made[limits.lines :])
-        lacking = f"; {plural(lost, 'kernel')} left out" if lost else ""
-        yield (
-            "Each kernel was compiled again in the second process, bypassing Triton's "
-            f"cache{lacking}."
-        )
+        said = "Each kernel was compiled again in the second process, bypassing Triton's cache"
+        if lost := sum(stages.left_out for _, stages in staged) + len(made[limits.lines :]):
+            said += f"; {plural(lost, 'kernel')} left out"
+        yield f"{said}."
 
 
 def _tuned(run: m.RunReport, one: m.Autotuned) -> Cells:
@@ -263,16 +270,19 @@ def _tuned(run: m.RunReport, one: m.Autotuned) -> Cells:
         first, *others = one.choices
         chosen = Cell(middle_out(first.name, 2 * _NAME), title=first.name)
         us = number(first.us)
-        next_us = number(others[0].us) if others else next_us
+        if others:
+            next_us = number(others[0].us)
     if one.slowest_us is not None:
         slowest = number(one.slowest_us)
-    what = "library or template" if one.template else "block sizes"
+    what = "block sizes"
+    if one.template:
+        what = "library or template"
     return (
-        run.key.slug,
+        run.slug,
         Cell(middle_out(one.kernel, _NAME), (what,)),
         one.inputs or DASH,
         chosen,
-        whole(one.tried, *([f"{one.failed:,} failed"] if one.failed else [])),
+        whole(one.tried, clause("", one.failed and count(one.failed), " failed")),
         us,
         next_us,
         slowest,

@@ -3,14 +3,14 @@ a scatter plot of how long a launch takes and how much of the measured peak it r
 circles carry the table's numbers."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, occupancy
 from kgprof.document.limits import Limits, kept
-from kgprof.document.quantity import figure, of_width, percent, rounded, share_of, size
+from kgprof.document.quantity import figure, if_known, of_width, percent, rounded, share_of, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
@@ -85,7 +85,7 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, most: int) -> Table:
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, 200)
     rows = [_row(name, launches) for name, launches in zip(names, shown, strict=True)]
     headings = ("median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
-    label = f"Roofline of {run.key.slug}"
+    label = f"Roofline of {run.slug}"
     return plain(label, ("kernel", "bound by", *headings), rows, words=2)
 
 
@@ -97,10 +97,10 @@ def _row(name: str, launches: m.KernelLaunches) -> Cells:
         written(
             launches.bytes_per_s,
             lambda rate: figure(rate / 1e9),
-            *_if_known(launches.bytes_moved, size),
+            *if_known(launches.bytes_moved, size),
         ),
         written(launches.flops_per_s, lambda rate: figure(rate / 1e12)),
-        whole(launches.registers, *_if_known(launches.spills, "{:,} spilled".format)),
+        whole(launches.registers, *if_known(launches.spills, "{:,} spilled".format)),
         written(launches.occupancy_percent, occupancy),
     )
 
@@ -112,12 +112,8 @@ def _bound(launches: m.KernelLaunches) -> Cell:
     return Cell(_what(bound), (f"{percent(share)} of peak",))
 
 
-def _if_known(value: int | m.Skipped, words: Callable[[int], str]) -> Sequence[str]:
-    return () if isinstance(value, m.Skipped) else (words(value),)
-
-
 def ceiling_name(one: m.Ceiling) -> str:
-    return f"{one.operation} in {one.dtype}" if one.dtype else one.operation
+    return f"{one.operation}{clause(' in ', one.dtype)}"
 
 
 def rate(value: float, unit: str) -> str:
@@ -126,7 +122,9 @@ def rate(value: float, unit: str) -> str:
 
 
 def _what(bound: str) -> str:
-    return "above peak (served from cache)" if bound == m.Bound.IMPOSSIBLE else bound
+    if bound == m.Bound.IMPOSSIBLE:
+        return "above peak (served from cache)"
+    return bound
 
 
 def sentence(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
@@ -171,9 +169,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     known = [
         (each, each.of_ceiling, each.bound)
         for each in roofline.rows[:_MOST_POINTS]
-        if isinstance(each.of_ceiling, float)
-        and not isinstance(each.bound, m.Skipped)
-        and each.median_us > 0
+        if isinstance(each.of_ceiling, float) and isinstance(each.bound, str) and each.median_us > 0
     ]
     known.sort(key=lambda one: -one[0].share)
     times = [each.median_us for each, *_ in known] or [1.0]
@@ -188,6 +184,9 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     points = []
     for place, (each, share, bound) in enumerate(known):
         rank = ranks.get(each.name, 0)
+        label = ""
+        if place < _NAMED and rank:
+            label = f"#{rank}"
         name = short_name(one_line(each.name, 20_000), 60)
         point = Shown(
             x=x(each.median_us),
@@ -196,13 +195,13 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
             style=f"r-{_STYLES[m.Bound(bound)]}",
             title=f"#{rank} {name}: {figure(each.median_us)} \N{MICRO SIGN}s, "
             f"{percent(share)} of peak, {bound}, {percent(each.share)} of GPU time",
-            label=f"#{rank}" if place < _NAMED and rank else "",
+            label=label,
         )
         points.append(point)
     powers = range(math.floor(low), math.ceil(high) + 1)
     decades = [10.0**power * digit for power in powers for digit in (1, 3)]
     shown = Shown(
-        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration "
+        description=f"Roofline of {one_line(run.slug, 200)}: {len(points)} kernels by duration "
         "and share of the measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
         bottom=_HIGH,

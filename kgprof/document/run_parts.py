@@ -22,6 +22,11 @@ def having(runs: m.Runs, name: str, kind: type[T]) -> list[tuple[int, m.RunRepor
     return [each for each in values if isinstance(each[2], kind)]
 
 
+def measured(values: Iterable[T | m.Skipped]) -> list[T]:
+    """Without those that were not."""
+    return [value for value in values if not isinstance(value, m.Skipped)]
+
+
 def collected(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     """The values of each key; keys and values in the order in which they were met."""
     values: dict[K, list[T]] = {}

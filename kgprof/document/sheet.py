@@ -1,7 +1,7 @@
 """What a verb that is no profile shows: a verdict, and sections of tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.document.table import Blocks, Drawing, Fold, View
@@ -24,6 +24,9 @@ class Section(View, kw_only=False):
     @property
     def anchor(self) -> str:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+Sections = Iterator[Section]
 
 
 class Sheet(View):

@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
-from kgprof.document.quantity import count, duration, figure, size
+from kgprof.document.quantity import count, duration, figure, or_dash, size
 from kgprof.document.table import Shown
 from kgprof.wording import plural, relative
 
@@ -56,23 +56,24 @@ def source_view(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequenc
 
 def left_out(profile: m.Profile) -> str:
     """Why source lines are not shown, and the switch that shows them; empty where they are."""
-    missing = [
-        source.text.reason for source in profile.sources if isinstance(source.text, m.Skipped)
-    ]
+    texts = (source.text for source in profile.sources)
+    missing = [text.reason for text in texts if isinstance(text, m.Skipped)]
     if not missing or len(missing) < len(profile.sources):
         return ""
     if profile.contents and profile.contents.source != "all":
+        wider = "all"
+        if profile.contents.source == "none":
+            wider = "repo"
         return (
             f"Source lines are left out (--include-source {profile.contents.source}): make the "
-            "report again with --include-source "
-            f"{'repo' if profile.contents.source == 'none' else 'all'} to see them."
+            f"report again with --include-source {wider} to see them."
         )
     return f"Source lines are left out: {missing[0]}."
 
 
 def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Shown | None:
     run = profile.runs[at]
-    root = profile.environment.source_root
+    root = profile.source_root
     texts = {source.file: source.text for source in profile.sources}
     known: dict[str, dict[int, _Line]] = defaultdict(lambda: defaultdict(_Line))
     for place, figures, rules in _measured(profile, run, anchors):
@@ -85,18 +86,22 @@ def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Sh
     compiled = tuple(_compiled(run, limits))
     if not known and not compiled:
         return None
-    on_gpu = isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
-    processor = "GPU" if on_gpu else "CPU"
+    processor = "CPU"
+    if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda":
+        processor = "GPU"
     every = [line for lines in known.values() for line in lines.values()]
     columns = [column for column in _COLUMNS if any(line.figures[column[1]] for line in every)]
     weights = {file: max(line.weight for line in lines.values()) for file, lines in known.items()}
     room = limits.source_rows
     files = []
     for file in sorted(known, key=lambda file: ([-part for part in weights[file]], file)):
-        # The largest takes half of the room, so that a sync in the next one is seen.
-        most = -(-room // 2) if len(known) > 1 else room
-        text = texts.get(file)
-        code = text.splitlines() if isinstance(text, str) else None
+        most = room
+        if len(known) > 1:
+            # The largest takes half of the room, so that a sync in the next one is seen.
+            most = -(-room // 2)
+        code = None
+        if isinstance(text := texts.get(file), str):
+            code = text.splitlines()
         lines = _lines(known[file], code, columns, most, limits)
         room -= len(lines)
         if lines:
@@ -105,14 +110,16 @@ def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> Sh
                 caption += "; its text was not recorded"
             name = one_line(relative(file, root), limits.name)
             files.append(Shown(name=name, caption=caption, lines=lines))
-    more = len(known) - len(files)
+    more = ""
+    if unseen := len(known) - len(files):
+        more = f"{plural(unseen, 'more file')} with figures in report.json"
     return Shown(
         anchor=anchor(at),
-        run=one_line(run.key.slug, limits.name),
+        run=one_line(run.slug, limits.name),
         columns=[heading.format(processor) for heading, _, _ in columns],
         files=files,
         compiled=compiled,
-        more=f"{plural(more, 'more file')} with figures in report.json" if more else "",
+        more=more,
     )
 
 
@@ -124,7 +131,7 @@ def _measured(
     if isinstance(kernels, m.KernelBreakdown):
         steps = kernels.steps or 1
         moved: dict[str, float] = defaultdict(float)
-        for launches in kernels.roofline.rows if isinstance(kernels.roofline, m.Roofline) else ():
+        for launches in getattr(kernels.roofline, "rows", ()):
             if not isinstance(launches.bytes_moved, m.Skipped):
                 moved[launches.name] += launches.bytes_moved * launches.count / steps
         for row in kernels.rows:
@@ -134,13 +141,17 @@ def _measured(
         for entry in run.compile.recompiles:
             if entry.location:
                 yield entry.location, {"recompiles": 1}, {}
-    reads = run.memory.reads if isinstance(run.memory, m.MemorySummary) else {}
+    reads = getattr(run.memory, "reads", {})
     for finding in profile.findings:
         if finding.location and finding.run in (None, run.key):
             mark = finding.fingerprint
-            rules = {finding.rule: anchors[mark]} if mark in anchors else {}
-            breaks = finding.count if finding.refusal else 0
-            yield finding.location, {"syncs": reads.get(mark, 0.0), "breaks": breaks}, rules
+            rules = {}
+            figures = {"syncs": reads.get(mark, 0.0)}
+            if mark in anchors:
+                rules[finding.rule] = anchors[mark]
+            if finding.refusal:
+                figures["breaks"] = finding.count
+            yield finding.location, figures, rules
 
 
 def _caption(lines: Collection[_Line], processor: str) -> str:
@@ -178,36 +189,31 @@ def _lines(
         if lines and text is not None and number - 1 not in wanted:
             lines.append(Shown(number=""))  # lines were left out
         line = known.get(number, _Line())
-        figures = [(line.figures[name], words) for _, name, words in columns]
-        lines.append(
-            Shown(
-                number=str(number),
-                code=None if text is None else clip(visible(text[number - 1]), width),
-                figures=[words(value) if value else "" for value, words in figures],
-                findings=tuple(line.rules.items()),
-            )
-        )
+        code = None
+        if text is not None:
+            code = clip(visible(text[number - 1]), width)
+        figures = [or_dash(line.figures[name] or None, words, "") for _, name, words in columns]
+        findings = tuple(line.rules.items())
+        lines.append(Shown(number=str(number), code=code, figures=figures, findings=findings))
     return lines
 
 
 def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Shown]:
     """As much of each as there is room for in all."""
-    if isinstance(run.compile, m.Skipped):
+    if not isinstance(run.compile, m.CompileSummary):
         return
     texts = [text for text in run.compile.texts if text.text]
     room = limits.code_chars // max(1, len(texts))
     if room < _CODE:
         return
     functions = {made.compile_id: made.function for made in run.compile.compilations}
-    slug = one_line(run.key.slug, limits.name)
+    slug = one_line(run.slug, limits.name)
     for text in texts:
         shown = text.text[:room]
         function = functions.get(text.compile_id) or "a function"
         title = f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})"
-        cut = text.cut + len(text.text) - len(shown)
-        whole = f"kgprof export RECORDING --to {text.what} --run {slug} -o FILE"
-        yield Shown(
-            title=one_line(title, limits.name),
-            text=visible(shown, keep="\n"),
-            more=f"{cut:,} more characters; the whole: {whole}" if cut else "",
-        )
+        more = ""
+        if cut := text.cut + len(text.text) - len(shown):
+            whole = f"kgprof export RECORDING --to {text.what} --run {slug} -o FILE"
+            more = f"{cut:,} more characters; the whole: {whole}"
+        yield Shown(title=one_line(title, limits.name), text=visible(shown, keep="\n"), more=more)

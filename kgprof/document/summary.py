@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.limits import anchor
-from kgprof.document.quantity import DASH, count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    figure,
+    fixed,
+    if_known,
+    of_speedup,
+    or_dash,
+    percent,
+    ratio,
+)
 from kgprof.document.run_parts import collected, having
 from kgprof.document.table import (
     Cell,
@@ -19,6 +29,7 @@ from kgprof.document.table import (
     Fold,
     Small,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -139,7 +150,9 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         yield RunColumn(metric.label, metric.title, _metrics, "metrics")
     dropped = "work dropped by the workload's limits"
     yield RunColumn("dropped", dropped, _dropped, "dropped")
-    first = "step" if any(run.script for run in runs) else "call"
+    first = "call"
+    if any(run.script for run in runs):
+        first = "step"
     title = f"COMPILE: wall time of the first {first} with a cold cache"
     yield RunColumn(f"first {first} (s)", title, _first_call, "first call")
 
@@ -150,21 +163,32 @@ def made(compiled: m.CompileSummary) -> str:
     later = sum(call > 0 for call in calls)
     before = sum(call < 0 for call in calls)
     words = plural(len(compiled.compilations) - before - later, "compilation")
-    loading_s = compiled.while_loading_s
-    when = f"while loading ({short(loading_s)} s)" if loading_s else "before it"
-    words += f", {before:,} {when}" if before else ""
-    return words + (f", {later:,} later" if later else "")
+    if before and compiled.while_loading_s:
+        words += f", {before:,} while loading ({short(compiled.while_loading_s)} s)"
+    elif before:
+        words += f", {before:,} before it"
+    if later:
+        words += f", {later:,} later"
+    return words
 
 
 def ended(run: m.RunReport) -> str:
-    return "" if run.exit.outcome == "ok" else run.exit.words
+    """Empty if it ended well."""
+    if run.exit.outcome == m.Outcome.OK:
+        return ""
+    return run.exit.words
 
 
 def speedup_words(run: m.RunReport) -> str:
     """How often as fast as the baseline, if that is decided."""
-    if isinstance(run.speedup, m.Speedup):
-        return ratio(run.speedup.ratio) if run.speedup.ranks else run.speedup.verdict
-    return "baseline" if run.is_baseline else DASH
+    speedup = run.speedup
+    if isinstance(speedup, m.Speedup):
+        if speedup.ranks:
+            return ratio(speedup.ratio)
+        return speedup.verdict
+    if run.is_baseline:
+        return "baseline"
+    return DASH
 
 
 def _is_only_measured(profile: m.Profile) -> bool:
@@ -180,7 +204,9 @@ def status_word(profile: m.Profile) -> str:
         return "Regression"
     if status is not m.VerdictStatus.OK:
         return status.capitalize()
-    return "Measured" if _is_only_measured(profile) else "OK"
+    if _is_only_measured(profile):
+        return "Measured"
+    return "OK"
 
 
 def tone(profile: m.Profile) -> m.VerdictStatus:
@@ -195,7 +221,7 @@ def tone(profile: m.Profile) -> m.VerdictStatus:
     return status
 
 
-def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:
+def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Texts, int]:
     """Those that stand below the verdict, and how many more there are."""
     every = profile.verdict.reasons
     return every[:at_most], max(0, len(every) - at_most)
@@ -204,7 +230,7 @@ def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], 
 # ---------------------------------------------------------------- below the table
 
 
-def footnotes(profile: m.Profile) -> Sequence[str]:
+def footnotes(profile: m.Profile) -> Texts:
     """What a reader of the table must know, whoever renders it."""
     return (
         *_conditions(profile),
@@ -246,19 +272,19 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
             why = clause(": ", tally.why)
             effect = clause(", ", tally.effect)
-            lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.key.slug))
+            lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.slug))
     for unknown, slugs in collected(lines).items():
         yield f"{UNKNOWN_MARK} {', '.join(slugs)}: {unknown}."
 
 
 def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
     for run in profile.runs:
-        compiled = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
+        compiled = getattr(run.compile, "compilations", ())
         if run.key.mode == m.EAGER and compiled:
             why = "the workload uses torch.compile itself"
             if any(compilation.function == COND_FRAMES for compilation in compiled):
                 why = "torch.cond compiles its branches even in eager mode"
-            yield f"{run.key.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."
+            yield f"{run.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."
 
 
 def _graphs(profile: m.Profile) -> Iterator[str]:
@@ -270,9 +296,9 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
         if run.key.mode not in GRAPH_MODES or kernels.device != "cuda":
             continue
         if launches == 0:
-            none.append(run.key.slug)
+            none.append(run.slug)
         elif isinstance(launches, int):
-            some.append(f"{run.key.slug} {count(launches)} in {plural(kernels.steps, 'step')}")
+            some.append(f"{run.slug} {count(launches)} in {plural(kernels.steps, 'step')}")
     if none:
         yield f"{', '.join(none)}: no CUDA graph launched in the traced steps."
     if some:
@@ -293,7 +319,9 @@ def _machine(profile: m.Profile) -> Iterator[str]:
         host = [us for speed in known for us in speed.host_us]
         device = [us for speed in known for us in speed.device_us]
         loop, kernel = (f"{figure(min(us))} to {figure(max(us))} µs" for us in (host, device))
-        name = "GPU check kernel" if profile.device == "cuda" else "arithmetic on all threads"
+        name = "arithmetic on all threads"
+        if profile.device == "cuda":
+            name = "GPU check kernel"
         yield f"Machine stability across processes: CPU check loop {loop}, {name} {kernel}."
 
 
@@ -302,21 +330,19 @@ def _machine(profile: m.Profile) -> Iterator[str]:
 
 def _step(run: m.RunReport) -> Cell:
     """With its CPU time, where other processes may have made it longer."""
-    cell = timed(run.step, 1e-3)
-    if isinstance(run.step, m.Skipped) or isinstance(run.cpu, m.Skipped):
-        return cell
+    step = m.known(run.step)
+    cell = timed(step, 1e-3)
     busy = isinstance(run.load, m.Load) and run.load.is_high
-    if within_process(run.step, PER_STEP).is_steady and not busy:
+    if within_process(step, PER_STEP).is_steady and not busy:
         return cell
-    return replace(cell, details=(*cell.details, f"{figure(run.cpu.median / 1e3)} ms CPU time"))
+    cpu = if_known(run.cpu, lambda time: f"{figure(time.median / 1e3)} ms CPU time")
+    return replace(cell, details=(*cell.details, *cpu))
 
 
 def _unit(run: m.RunReport) -> Cell:
-    cell = timed(run.per_unit)
-    rate = run.throughput
-    if isinstance(rate, m.Skipped):
-        return cell
-    return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
+    cell = timed(m.known(run.per_unit))
+    rate = if_known(run.throughput, lambda rate: f"{figure(rate.median)} {rate.unit}")
+    return replace(cell, details=(*cell.details, *rate))
 
 
 def _over_rounds(time: str, scale: float, run: m.RunReport) -> Cell:
@@ -350,8 +376,10 @@ def _speedup(run: m.RunReport) -> Cell:
     if run.is_baseline:
         return Cell("baseline", value=1.0)
     speedup = m.known(run.speedup)
-    open_question = () if speedup.ranks else (speedup.verdict,)
-    return written(speedup.ratio, ratio, *open_question, of_speedup(speedup), speedup.basis)
+    open_question = ""
+    if not speedup.ranks:
+        open_question = speedup.verdict
+    return written(speedup.ratio, ratio, open_question, of_speedup(speedup), speedup.basis)
 
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
@@ -360,7 +388,9 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     against = run.compared_with
     details: list[str] = []
     if against:
-        other = "baseline" if against == baseline else against.slug
+        other = against.slug
+        if against == baseline:
+            other = "baseline"
         details += _same(other, agreement.compared, agreement.differing, agreement.near_ties)
     details += _same(
         "reference",
@@ -383,16 +413,14 @@ def _same(other: str, compared: int, differing: int, ties: int) -> Iterator[str]
         yield plural(ties, "near-tie")
 
 
+@m.otherwise(())
 def headlines(run: m.RunReport) -> Sequence[m.Metric]:
     """The metrics that the workload wants beside the times."""
-    metrics = run.evaluation.metrics if isinstance(run.evaluation, m.Evaluation) else ()
-    return [metric for metric in metrics if metric.headline]
+    return [metric for metric in m.known(run.evaluation).metrics if metric.headline]
 
 
 def metric_value(metric: m.Metric) -> str:
-    value = (
-        figure(metric.value) if metric.decimals is None else fixed(metric.value, metric.decimals)
-    )
+    value = or_dash(metric.decimals, partial(fixed, metric.value), figure(metric.value))
     return f"{value} {metric.unit}".rstrip()
 
 
@@ -401,9 +429,12 @@ def _metrics(run: m.RunReport) -> Cell:
     metrics = headlines(run)
     if not metrics:
         return missing("its evaluation has no metric")
-    mark = f" {UNKNOWN_MARK}" if evaluation.undecided else ""
-    details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
-    return Cell(f"{metric_value(metrics[0])}{mark}", details, value=metrics[0].value)
+    first, *others = metrics
+    value = metric_value(first)
+    if evaluation.undecided:
+        value += f" {UNKNOWN_MARK}"
+    details = tuple(f"{metric.label} {metric_value(metric)}" for metric in others)
+    return Cell(value, details, value=first.value)
 
 
 def _dropped(run: m.RunReport) -> Cell:
@@ -418,30 +449,34 @@ def run_table(
     runs: m.Runs, shown: Sequence[RunColumn], label: str, *, anchored: bool = False
 ) -> Table:
     """``anchored``: links to a run lead to this table, and it says how a run ended."""
-    figures = []
-    for column in shown:
-        cells = [column.cell(run) for run in runs]
-        scale = max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0)
-        if column.bar and scale and len(runs) > 1:
-            cells = [
-                cell if cell.value is None else replace(cell, bar=cell.value / scale)
-                for cell in cells
-            ]
-        figures.append(cells)
+    figures = [_column(column, runs) for column in shown]
     rows = []
     for index, run in enumerate(runs):
-        ending = ended(run) if anchored else ""
         tags = [Small((run.key.mode,), "mode")]
         if run.is_baseline:
             tags.append(Small(("baseline",), "tag"))
-        details = (ending,) if ending else ()
-        head = Cell(run.key.strategy, details, name=run.key.slug, below=tags)
-        cells = [of_column[index] for of_column in figures]
-        at = anchor(index) if anchored else ""
-        rows.append(row(head, *cells, anchor=at, style="dead" if ending else ""))
+        head = Cell(run.key.strategy, name=run.slug, below=tags)
+        made = row(head, *(of_column[index] for of_column in figures))
+        if anchored:
+            made = replace(made, anchor=anchor(index))
+        if anchored and (ending := ended(run)):
+            head = replace(head, details=(ending,))
+            made = replace(made, cells=(head, *made.cells[1:]), style="dead")
+        rows.append(made)
     headings = [Column(column.name, column.title, details=column.details) for column in shown]
     run_heading = Column("run", style="strategy")
     return plain(label, [run_heading, *headings], rows, style="results sortable")
+
+
+def _column(column: RunColumn, runs: m.Runs) -> Sequence[Cell]:
+    """Its cells, with bars if it has them and there is something to compare."""
+    cells = [column.cell(run) for run in runs]
+    scale = max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0)
+    if column.bar and scale and len(runs) > 1:
+        for at, cell in enumerate(cells):
+            if cell.value is not None:
+                cells[at] = replace(cell, bar=cell.value / scale)
+    return cells
 
 
 def without_constants(table: Table) -> tuple[Table, str]:
@@ -512,8 +547,10 @@ def outcomes(runs: m.Runs) -> Table:
         first = [counts[tally.name] for tally in before]
         others = [counts[tally.name] for tally in behind]
         figures = (evaluation.units, *first, evaluation.steps, *others)
-        rows.append((run.key.slug, *map(count, figures)))
-    units = evaluated[0][0].unit.plural if evaluated else ""
+        rows.append((run.slug, *map(count, figures)))
+    units = ""
+    if evaluated:
+        units = evaluated[0][0].unit.plural
     first_names, others_names = (
         [tally.heading or tally.name for tally in side] for side in (before, behind)
     )
@@ -540,7 +577,7 @@ def metrics(runs: m.Runs) -> Table:
             rows.append((*group, *over, *(shown.get(label, "") for label in labels)))
         return tuple(rows)
 
-    alike = collected((figures(found.metrics), run.key.slug) for run, found in evaluated)
+    alike = collected((figures(found.metrics), run.slug) for run, found in evaluated)
     rows = []
     for of_runs, slugs in alike.items():
         names = ", ".join(slugs)
@@ -553,13 +590,15 @@ def metrics(runs: m.Runs) -> Table:
 def settings(runs: m.Runs) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
     found = collected(
-        (name, (value, run.key.slug))
+        (name, (value, run.slug))
         for run, evaluation in _evaluated(runs)
         for name, value in evaluation.settings.items()
     )
     facts: list[Fact] = []
     for name, values in found.items():
         by_value = collected(values)
-        each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
-        facts.append((name, "; ".join(each if len(each) > 1 else by_value)))
+        each = [*by_value]
+        if len(each) > 1:
+            each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
+        facts.append((name, "; ".join(each)))
     return facts

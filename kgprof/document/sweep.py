@@ -8,9 +8,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.quantity import duration, figure, percent, ratio, size
+from kgprof.document.quantity import duration, figure, if_known, percent, ratio, size
 from kgprof.document.run_parts import collected
-from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.sheet import Code, Section, Sections, Sheet
 from kgprof.document.table import (
     Block,
     Blocks,
@@ -18,6 +18,7 @@ from kgprof.document.table import (
     Cells,
     Fold,
     Table,
+    Texts,
     dashed,
     missing,
     number,
@@ -49,13 +50,13 @@ _LOG_LINES = 40
 def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     """``further``: what was tried on the best cell."""
     asked = sweep.question
-    several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
     codes = [each.code for each in sweep.verdicts]
     code: Blocks = ()
     if any(codes):
-        sized = [f"# {_size(sweep, at)}\n{each}" for at, each in enumerate(codes)]
-        code = (Code("\n".join(sized if several else codes)),)
+        if len(codes) > 1:
+            codes = [f"# {_size(sweep, at)}\n{each}" for at, each in enumerate(codes)]
+        code = (Code("\n".join(codes)),)
     return Sheet(
         title=f"Sweep of {asked.workload}, strategy {asked.strategy}",
         status=worst.status,
@@ -63,7 +64,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         trust=_by_size(sweep, [each.trust for each in sweep.verdicts]),
         facts=(
             asked.device_name,
-            plural(asked.cpu_count, "CPU core") if isinstance(asked.cpu_count, int) else "",
+            "".join(if_known(asked.cpu_count, lambda cores: plural(cores, "CPU core"))),
             f"torch {asked.torch}",
             f"kgprof {sweep.environment.kgprof}",
             sweep.created_utc,
@@ -114,7 +115,7 @@ def _size(sweep: m.Sweep, at: int) -> str:
     return " ".join(list(dict.fromkeys(each.cell.size for each in sweep.cells))[at]) or "as it is"
 
 
-def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
+def _by_size(sweep: m.Sweep, texts: Texts) -> str:
     """What is the same for all sizes once."""
     if len(set(texts)) == 1:
         return texts[0]
@@ -154,8 +155,9 @@ def _measured(sweep: m.Sweep) -> list[m.CellWorth]:
 def _cells(sweep: m.Sweep) -> Table:
     """Fastest for the number of executions first."""
 
+    @m.otherwise(float("inf"))
     def total_s(each: m.CellWorth) -> float:
-        return each.total.value if isinstance(each.total, m.Estimate) else float("inf")
+        return m.known(each.total).value
 
     rows = [
         (
@@ -179,13 +181,17 @@ def _cells(sweep: m.Sweep) -> Table:
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
-    over = (f"over {against.name}",) if against else ()
     if isinstance(value, m.Estimate):
-        cell = _estimate(value, lambda steps: f"{steps:,.0f}" if steps >= 10 else short(steps, 2))
-        return replace(cell, details=(*cell.details, *over))
-    if value in (NEVER, NOT_KNOWN):
-        return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)
-    return missing(value)
+        cell = _estimate(value, partial(short, digits=2))
+    elif value in (NEVER, NOT_KNOWN):
+        cell = Cell("not known", title=value.reason)
+        if value == NEVER:
+            cell = replace(cell, text="never")
+    else:
+        return missing(value)
+    if against:
+        return replace(cell, details=(*cell.details, f"over {against.name}"))
+    return cell
 
 
 def _consistency(sweep: m.Sweep) -> Iterator[str]:
@@ -229,7 +235,9 @@ def _tier(each: m.CellWorth) -> Cell:
 
 
 def _memory(each: m.CellWorth, sweep: m.Sweep) -> Cell:
-    field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
+    field = "host_bytes"
+    if isinstance(each.device_bytes, int):
+        field = "device_bytes"
     eager = (
         one for one in sweep.worth if not one.cell.compiles and one.cell.size == each.cell.size
     )
@@ -242,7 +250,7 @@ def _memory(each: m.CellWorth, sweep: m.Sweep) -> Cell:
     return sized(own, *over)
 
 
-def _missing(sweep: m.Sweep) -> Iterator[Section]:
+def _missing(sweep: m.Sweep) -> Sections:
     """Cells that were not run, or died; the end of the log of each of the latter."""
     blocks: list[Block] = []
     for each in sweep.cells:
@@ -307,11 +315,10 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     order = list(m.Rung)
     below = order[: order.index(ladder.first)]
     lost_below = any(rung in below for rungs in missed.values() for rung in rungs)
-    ran_below = " that could run" if lost_below else ""
-    yield (
-        f"The result of {ladder.cell} changes at {ladder.first}: the rungs below "
-        f"it{ran_below} agree with eager."
-    )
+    rungs = "the rungs below it"
+    if lost_below:
+        rungs += " that could run"
+    yield f"The result of {ladder.cell} changes at {ladder.first}: {rungs} agree with eager."
     yield from not_compared
     minified = ladder.minified
     if isinstance(minified, m.Skipped):
@@ -319,8 +326,10 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         return
     operators = plural(len(minified.operators), "operator")
     smallest = f"{operators} of {plural(minified.nodes_before, 'node')}"
-    done = "" if minified.finished else "; time ran out, so a smaller graph may exist"
-    yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
+    smallest += f": {', '.join(minified.operators)}"
+    if not minified.finished:
+        smallest += "; time ran out, so a smaller graph may exist"
+    yield "Smallest graph that differs", smallest
     if isinstance(minified.checked, m.Skipped):
         yield "Not run alone", minified.checked.reason
     elif not minified.checked.differs:
@@ -334,11 +343,13 @@ def _rungs(ladder: m.Ladder) -> Table:
     headings = ("rung", "adds", "result", "worst tensor", *_HEADINGS, _OWN)
     rows: list[Cells] = []
     for rung, found in ladder.rungs:
-        backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
+        adds = Cell(_ADDS.get(rung, ladder.cell))
+        if rung in m.BACKEND_OF:
+            adds = replace(adds, details=(f'backend="{m.BACKEND_OF[rung]}"',))
         cells = several(found, len(headings) - 2, partial(_rung, rung))
-        rows.append((rung, Cell(_ADDS.get(rung, ladder.cell), backend), *cells))
+        rows.append((rung, adds, *cells))
     results = [found for _, found in _ran(ladder)]
-    hidden: Sequence[str] = ()
+    hidden: Texts = ()
     if not any(found.agreement for found in results):
         hidden = (_OWN,)
     elif not any(found.tensors for found in results):
@@ -349,15 +360,17 @@ def _rungs(ladder: m.Ladder) -> Table:
 
 def _rung(rung: m.Rung, found: m.RungResult) -> Sequence[Cell]:
     """Whether it differs, its worst tensor, and the workload's own comparison."""
-    status = "reference" if rung in _REFERENCES else "agrees"
+    result = Cell("agrees")
+    if found.differs:
+        result = Cell("differs", wrong=True)
+    elif rung in _REFERENCES:
+        result = Cell("reference")
     if found.tensors:
-        worst = _figures(found.tensors[0])
-    else:
-        reference = rung is m.Rung.FLOAT64
-        none = missing("the reference itself" if reference else "no tensor was compared")
-        worst = [none] * (1 + len(_HEADINGS))
-    result = Cell("differs" if found.differs else status, wrong=found.differs)
-    return result, *worst, _own(found)
+        return result, *_figures(found.tensors[0]), _own(found)
+    why = "no tensor was compared"
+    if rung is m.Rung.FLOAT64:
+        why = "the reference itself"
+    return result, *[missing(why)] * (1 + len(_HEADINGS)), _own(found)
 
 
 def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
@@ -366,7 +379,12 @@ def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
     expected = f"{tensor.reference_nans:,}, {tensor.reference_infs:,}"
-    ulp = m.Skipped(f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    ulp = missing(f"{tensor.dtype} has no ULP")
+    if tensor.max_ulp is not None:
+        ulp = whole(tensor.max_ulp)
+    counted = Cell(odd)
+    if odd != expected:
+        counted = Cell(odd, (f"reference {expected}",))
     # errors of float64 have more zeros than a column
     errors = [
         Cell(f"{error:.3g}", value=error)
@@ -375,8 +393,8 @@ def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
     return (
         Cell(f"{tensor.name} ({tensor.dtype})", details),
         *errors,
-        whole(ulp),
-        Cell(odd, () if odd == expected else (f"reference {expected}",)),
+        ulp,
+        counted,
     )
 
 
@@ -386,12 +404,13 @@ def _own(found: m.RungResult) -> Cell:
     if not found.agreement:
         return missing("the workload declares none")
     agreement = m.known(found.agreement)
-    ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
     differ = f"{agreement.differing:,} of {agreement.compared:,} differ"
+    if agreement.near_ties:
+        differ += f", {plural(agreement.near_ties, 'near-tie')}"
     metrics = [
         f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics
     ]
-    return Cell(f"{differ}{ties}", metrics)
+    return Cell(differ, metrics)
 
 
 def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
@@ -422,7 +441,9 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
         return Section(title, (("Not measured", shapes.reason),))
     sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
     more = and_more(set(shapes.sizes), 12)
-    whose = "the program's own calls" if shapes.collected else "--sizes"
+    whose = "--sizes"
+    if shapes.collected:
+        whose = "the program's own calls"
     intro = (
         f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in "
         f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
@@ -453,20 +474,12 @@ def _recommended(shapes: m.Shapes) -> Iterator[Block]:
 def _policies(shapes: m.Shapes) -> Table:
     rows: list[Cells] = []
     for policy, found in shapes.policies:
-        cells = (policy, _POLICIES[policy])
+        results = Cell("as eager")
         if isinstance(found, m.Skipped):
-            rows.append((*cells, *[missing(found)] * 4, found.reason))
-            continue
-        rows.append(
-            (
-                *cells,
-                whole(found.graphs),
-                number(found.compile_s),
-                number(found.steady_ms),
-                share(found.wasted),
-                Cell(found.differs, wrong=True) if found.differs else "as eager",
-            )
-        )
+            results = Cell(found.reason)
+        elif found.differs:
+            results = Cell(found.differs, wrong=True)
+        rows.append((policy, _POLICIES[policy], *several(found, 4, _policy), results))
     headings = (
         "policy",
         "setting",
@@ -477,6 +490,11 @@ def _policies(shapes: m.Shapes) -> Table:
         "results",
     )
     return plain("Each policy over the same calls", headings, rows, words=2)
+
+
+def _policy(found: m.PolicyResult) -> Sequence[Cell]:
+    times = (number(found.compile_s), number(found.steady_ms))
+    return whole(found.graphs), *times, share(found.wasted)
 
 
 def _sizes(shapes: m.Shapes) -> Fold:
@@ -498,7 +516,9 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
         return Section(title, (("Not measured", shipped.reason),))
     cold = shipped.cold
     loaded = shipped.loaded
-    saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
+    saved = "saves nothing"
+    if shipped.saved_s > 0:
+        saved = f"saves {figure(shipped.saved_s)} s"
     answer = (
         f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of "
         f"{shipped.cell}: it takes {figure(cold.first_call_s)} s on empty caches "

@@ -20,6 +20,7 @@ from kgprof.document.quantity import (
     count,
     figure,
     of_width,
+    or_dash,
     percent,
     ranged,
     sampled,
@@ -48,6 +49,7 @@ class View(m.Model):
         return type(self).__name__.lower()
 
 
+Texts = Sequence[str]
 Shown = dict[str, Any]  # what a template alone reads, by name
 Note = tuple[str, str]  # what it is about, and a text
 
@@ -55,14 +57,14 @@ Note = tuple[str, str]  # what it is about, and a text
 class Small(View, kw_only=False):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
-    texts: Sequence[str]
+    texts: Texts
     style: str = "below"
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
 class Cell(View, kw_only=False):
     text: str = ""
-    details: Sequence[str] = ()  # what qualifies a figure: its range, its samples
+    details: Texts = ()  # what qualifies a figure: its range, its samples
     below: Sequence[Small] = ()  # on the page only
     value: float | None = None  # what the page sorts by, where the text does not sort
     measured: bool = True
@@ -87,13 +89,15 @@ class Cell(View, kw_only=False):
 
     @property
     def width(self) -> str:
-        return "" if self.bar is None else of_width(self.bar)
+        return or_dash(self.bar, of_width, "")
 
     @property
     def sort(self) -> str:
         """What the page sorts by, where the text says less."""
-        shown = "" if self.value is None else f"{self.value:.5g}"
-        return "" if shown == self.text.replace(",", "") else shown
+        shown = or_dash(self.value, "{:.5g}".format, "")
+        if shown == self.text.replace(",", ""):
+            return ""
+        return shown
 
     @property
     def lines(self) -> Sequence[Small]:
@@ -105,7 +109,13 @@ class Cell(View, kw_only=False):
                 lines[-1] += f", {detail}"
             else:
                 lines.append(detail)
-        return [Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines]
+        return [Small((line,), _style(line)) for line in lines]
+
+
+def _style(detail: str) -> str:
+    if len(detail) > _SHORT:
+        return "detail long"
+    return "detail"
 
 
 class Column(View, kw_only=False):
@@ -177,7 +187,7 @@ class Points(View, kw_only=False):
     """Sentences of a list; what follows the first of one stands below it: what to do, then what
     that brings."""
 
-    points: Sequence[Sequence[str]]
+    points: Sequence[Texts]
     numbered: bool = False
 
 
@@ -200,9 +210,11 @@ Cells = Sequence[Cell | str]
 # ---------------------------------------------------------------- making
 
 
-def missing(skipped: m.Skipped | str) -> Cell:
+def missing(why: m.Skipped | str) -> Cell:
     """A dash, and why there is nothing else."""
-    return Cell(DASH, measured=False, title=skipped if isinstance(skipped, str) else skipped.reason)
+    if isinstance(why, m.Skipped):
+        why = why.reason
+    return Cell(DASH, measured=False, title=why)
 
 
 def dashed(function: Callable[P, Cell]) -> Callable[P, Cell]:
@@ -212,16 +224,18 @@ def dashed(function: Callable[P, Cell]) -> Callable[P, Cell]:
 
     def cell(*args: P.args, **kwargs: P.kwargs) -> Cell:
         made = skipping(*args, **kwargs)
-        return missing(made) if isinstance(made, m.Skipped) else made
+        if isinstance(made, m.Skipped):
+            return missing(made)
+        return made
 
     return cell
 
 
 @dashed
 def written(value: m.Figure, words: Callable[[Any], str], *details: str) -> Cell:
-    """``words`` of the value, which the page sorts by."""
+    """``words`` of the value, which the page sorts by, and those details that are not empty."""
     shown = m.known(value)
-    return Cell(words(shown), details, value=shown)
+    return Cell(words(shown), tuple(filter(None, details)), value=shown)
 
 
 def number(value: m.Figure, *details: str) -> Cell:
@@ -254,9 +268,12 @@ def several(
 def timed(time: m.Time, scale: float = 1.0, unit: str = "") -> Cell:
     """The median times ``scale``, and below it the range and the number of the samples."""
     spread = m.known(time)
-    details = tuple(filter(None, (ranged(spread, scale), sampled(spread))))
-    median = spread.median * scale
-    return Cell(f"{figure(median)}{unit}", details, value=median)
+    return written(
+        spread.median * scale,
+        lambda median: f"{figure(median)}{unit}",
+        ranged(spread, scale),
+        sampled(spread),
+    )
 
 
 def small(*texts: str, style: str = "below") -> Sequence[Small]:
@@ -265,8 +282,13 @@ def small(*texts: str, style: str = "below") -> Sequence[Small]:
 
 
 def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
-    made = tuple(Cell(cell) if isinstance(cell, str) else cell for cell in cells)
-    return Row(cells=made, anchor=anchor, style=style)
+    return Row(cells=tuple(map(_as_cell, cells)), anchor=anchor, style=style)
+
+
+def _as_cell(cell: Cell | str) -> Cell:
+    if isinstance(cell, str):
+        return Cell(cell)
+    return cell
 
 
 def plain(
@@ -284,11 +306,17 @@ def plain(
     columns = []
     for place, heading in enumerate(headings):
         if isinstance(heading, str):
-            heading = Column(heading, style="" if place < words else "number")
+            heading = Column(heading)
+            if place < words:
+                heading = replace(heading, style="")
         columns.append(heading)
     if first:
         columns[0] = replace(columns[0], style=first)
-    made = [cells if isinstance(cells, Row) else row(*cells) for cells in rows]
+    made = []
+    for cells in rows:
+        if not isinstance(cells, Row):
+            cells = row(*cells)
+        made.append(cells)
     return Table(columns, made, label, style=style, named_by=named_by)
 
 
@@ -302,9 +330,7 @@ def bounded(content: _Value, limits: Limits) -> _Value:
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
     elif isinstance(content, tuple | list):
-        made = type(content)(
-            [bounded(part, limits) if part else part for part in content[: limits.longest]]
-        )
+        made = type(content)([bounded(part, limits) for part in content[: limits.longest]])
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
     elif names := _fields(made.__class__):
@@ -312,12 +338,16 @@ def bounded(content: _Value, limits: Limits) -> _Value:
         for name in names:
             if (part := getattr(content, name)) and (shown := bounded(part, limits)) is not part:
                 changed[name] = shown
-        return replace(made, **changed) if changed else content
-    return content if made == content else made
+        if changed:
+            content = replace(made, **changed)
+        return content
+    if made != content:
+        content = made
+    return content
 
 
 @cache
-def _fields(kind: type) -> Sequence[str]:
+def _fields(kind: type) -> Texts:
     """Those that may hold a text; none of a drawing, nor of what no table is made of."""
     if issubclass(kind, Drawing) or not issubclass(kind, View | m.Skipped | m.Finding):
         return ()
@@ -338,8 +368,12 @@ def markdown(table: Table) -> list[str]:
             text += f"<br><sub>{escaped(cell.detail, 400)}</sub>"
         return text
 
-    rule = ["--:" if column.number else ":--" for column in table.columns]
-    head = [line(escaped(column.name) for column in table.columns), line(rule)]
+    def rule(column: Column) -> str:
+        if column.number:
+            return "--:"
+        return ":--"
+
+    head = [line(escaped(column.name) for column in table.columns), line(map(rule, table.columns))]
     return head + [line(map(printed, row.cells)) for row in (*table.rows, *table.totals)]
 
 
@@ -349,7 +383,9 @@ def terminal(table: Table) -> RichTable:
 
     printed = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in table.columns:
-        side: Literal["left", "right"] = "right" if column.number else "left"
+        side: Literal["left", "right"] = "left"
+        if column.number:
+            side = "right"
         printed.add_column(one_line(column.name, _TERMINAL), overflow="fold", justify=side)
     for made in table.rows:
         printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))

@@ -13,11 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.document.breakdown import KINDS, LETTERS, Legend, broken_down, legend, legend_of
+from kgprof.document.breakdown import NAMES, Legend, broken_down, legend, legend_of
 from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
-from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
+from kgprof.document.quantity import (
+    count,
+    figure,
+    milliseconds,
+    of_width,
+    or_dash,
+    percent,
+    share_of,
+    span,
+)
 from kgprof.document.run_parts import name_of, run_part
 from kgprof.document.table import (
     Block,
@@ -112,7 +121,7 @@ _MEANINGS = {
 def known(runs: m.Runs) -> bool:
     """Whether there is anything to say about a step of any of them."""
     return any(
-        not (isinstance(kernels.timeline, m.Skipped) and isinstance(kernels.host_time, m.Skipped))
+        isinstance(kernels.timeline, m.StepTimeline) or isinstance(kernels.host_time, m.HostTime)
         for _, _, kernels in broken_down(runs)
     )
 
@@ -130,7 +139,9 @@ def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
                 f"time: the median of {plural(step.steps, 'traced step')}, "
                 f"{kernels.measured_in.upper()} pass"
             )
-        at = anchor(index) if index in drawn else ""
+        at = ""
+        if index in drawn:
+            at = anchor(index)
         yield run_part(index, run, _blocks(run, kernels, at), caption, "step")
 
 
@@ -184,9 +195,11 @@ def _drawn(step: m.StepTimeline, name: str, at: str) -> Iterator[Block]:
 def _labels(step: m.StepTimeline) -> list[str]:
     labels = []
     for lane in step.lanes:
+        owner = lane.owner
+        if lane.content != "idle":
+            owner += ":"
         content = _CONTENTS.get(lane.content, lane.content)
-        colon = "" if lane.content == "idle" else ":"
-        labels.append(one_line(f"{lane.owner}{colon} {content}", _LABEL))
+        labels.append(one_line(f"{owner} {content}", _LABEL))
     return labels
 
 
@@ -226,11 +239,14 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Drawn:
         axis_y=_ROW * len(rows) + 2,
         rows=rows,
         ticks=(first, *inner, last),
-        # where the step ends on the CPU, if before the window does
-        step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
-        # how to read the picture where it does not show single events; the script's does
-        note=_DENSE if any(len(lane.name) > _EXACT for lane in step.lanes) else "",
+        step_end="",
+        note="",
     )
+    if step.duration_us < window_us:  # where the step ends on the CPU
+        shown["step_end"] = of_width(step.duration_us / window_us)
+    if any(len(lane.name) > _EXACT for lane in step.lanes):
+        # how to read the picture where it does not show single events; the script's does
+        shown["note"] = _DENSE
     return Drawn("lanes", shown)
 
 
@@ -238,7 +254,9 @@ def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
     """The lane's events, one shape a kind: each at its place, or for each cell how much of it the
     short ones took, in the colour of the kind that took most."""
     window_ns = step.window_us * 1000 or 1.0
-    cell_ns = window_ns / _CELLS if len(lane.name) > _EXACT else 0.0
+    cell_ns = 0.0
+    if len(lane.name) > _EXACT:
+        cell_ns = window_ns / _CELLS
     paths: defaultdict[int, list[str]] = defaultdict(list)
     cells: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
     totals: defaultdict[int, list[int]] = defaultdict(list)
@@ -273,12 +291,15 @@ def _style(lane: m.Lane, kind: str) -> tuple[str, int, str]:
     """Class, height and name of a kind."""
     if mark := _MARKS.get(_mark(lane, kind)):
         return f"t-{mark[0]}", mark[1], mark[2]
-    known = kind if kind in LETTERS else "other"
-    return f"k-{known}", _BLOCK, next((name for each, name, _ in KINDS if each == known), known)
+    if kind not in NAMES:
+        kind = m.KernelKind.OTHER.value
+    return f"k-{kind}", _BLOCK, NAMES[kind]
 
 
 def _mark(lane: m.Lane, kind: str) -> str:
-    return f"idle-{kind}" if lane.content == "idle" else kind
+    if lane.content == "idle":
+        return f"idle-{kind}"
+    return kind
 
 
 def events(runs: m.Runs, limits: Limits) -> str:
@@ -291,7 +312,9 @@ def events(runs: m.Runs, limits: Limits) -> str:
         step = kernels.timeline
         if index in drawn and isinstance(step, m.StepTimeline) and step.names:
             coded[anchor(index)] = _coded(step)
-    return zipped(msgspec.json.encode(coded)) if coded else ""
+    if not coded:
+        return ""
+    return zipped(msgspec.json.encode(coded))
 
 
 def _coded(step: m.StepTimeline) -> list[object]:
@@ -315,7 +338,9 @@ def _coded(step: m.StepTimeline) -> list[object]:
             starts = [places[start] for start in starts]
             ends = [places[end] for end in ends]
         elif role:
-            moments.update(starts, ends if role == 2 else ())
+            moments.update(starts)
+        if role == 2:
+            moments.update(ends)
         kinds = [
             styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind
         ]
@@ -331,8 +356,13 @@ def _coded(step: m.StepTimeline) -> list[object]:
 def _letters(numbers: Iterable[int]) -> str:
     """One character each, from "]" on and without surrogates: packed, they are shorter than
     digits."""
-    codes = (93 + min(max(0, number), 10**6) for number in numbers)
-    return "".join(chr(code if code < 0xD800 else code + 0x800) for code in codes)
+    return "".join(_letter(93 + min(max(0, number), 10**6)) for number in numbers)
+
+
+def _letter(code: int) -> str:
+    if code >= 0xD800:
+        code += 0x800
+    return chr(code)
 
 
 def _notes(step: m.StepTimeline) -> Iterator[str]:
@@ -381,7 +411,7 @@ def _host(kernels: m.KernelBreakdown, name: str) -> Iterator[Block]:
                 figure(part.mean_us),
                 percent(share_of(part.mean_us, host.mean_us)),
                 f"{figure(part.median_us)} ({between})",
-                "" if part.calls is None else figure(part.calls),
+                or_dash(part.calls, figure, ""),
             )
         )
     rows.append(("the whole step", figure(host.mean_us), percent(1.0), "", ""))

@@ -80,9 +80,11 @@ def file_table(profile: m.Profile) -> Table:
         kernels = profile.runs[index[file.key]].kernels
         figures = (DASH,) * 5
         if isinstance(kernels, m.KernelBreakdown):
-            of = "" if kernels.steps else " in all"
+            steps, of = "not marked", " in all"
+            if kernels.steps:
+                steps, of = count(kernels.steps), ""
             figures = (
-                count(kernels.steps) if kernels.steps else "not marked",
+                steps,
                 f"{milliseconds(breakdown.step_us(kernels))}{of}",
                 percent(share_of(kernels.busy_us, kernels.window_us)),
                 percent(share_of(kernels.idle_us, kernels.window_us)),
@@ -127,7 +129,10 @@ def _ranks(ranks: Sequence[m.RankLoad]) -> Table:
         (f"rank {load.rank}", *(figure(getattr(load, part)) for part in parts))
         for load in ranks[:_MOST_RANKS]
     ]
-    over = [ratio(max(column) / median(column)) if median(column) else DASH for column in values]
+    over = [DASH] * len(parts)
+    for at, column in enumerate(values):
+        if middle := median(column):
+            over[at] = ratio(max(column) / middle)
     rows += [
         ("median", *(figure(median(column)) for column in values)),
         ("largest", *(figure(max(column)) for column in values)),
@@ -164,16 +169,15 @@ def difference(
         if any(change.name != _UNATTRIBUTED for change in changes)
     ]
     # The whole, and how many kernels came and went.
-    what = "GPU time" if found.device == "cuda" else "self time of operators"
     total = found.total
     statuses = Counter(row.status for row in found.kernels)
     steps = ""
     if found.per == "step":
         steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
+    times = f"{figure(total.after_us)} µs per {found.per}, before {figure(total.before_us)}"
     text = (
-        f"{what}: {figure(total.after_us)} µs per {found.per}, before {figure(total.before_us)} "
-        f"({signed(total.delta_us)}){steps}; {plural(statuses[m.Presence.NEW], 'new kernel')}, "
-        f"{count(statuses[m.Presence.GONE])} gone"
+        f"{breakdown.unit(found)}: {times} ({signed(total.delta_us)}){steps}; "
+        f"{plural(statuses[m.Presence.NEW], 'new kernel')}, {count(statuses[m.Presence.GONE])} gone"
     )
     return Section(title, tables, text)
 
@@ -188,10 +192,11 @@ def _changes(
     shown = changes[:rows]
     rest = changes[rows:]
     names = distinct_names([change.name for change in shown], length)
-    lines: list[tuple[str, Sequence[m.Change]]] = [
-        (name if change.status == "both" else f"{name} ({change.status})", [change])
-        for name, change in zip(names, shown, strict=True)
-    ]
+    lines: list[tuple[str, Sequence[m.Change]]] = []
+    for name, change in zip(names, shown, strict=True):
+        if change.status is not m.Presence.BOTH:
+            name += f" ({change.status})"
+        lines.append((name, [change]))
     if rest:
         lines.append((f"{count(len(rest))} more", rest))
     if label != "the window" and found.total:
@@ -241,8 +246,8 @@ _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what 
 def holistic_folds(runs: m.Runs, limits: Limits) -> list[Fold]:
     folds = []
     for index, run, check in having(runs, "holistic", m.HolisticCheck):
-        blocks = [*_holistic(run.key.slug, check, limits)]
-        folds.append(Fold(run.key.slug, blocks, hta_caption(check), run=anchor(index)))
+        blocks = [*_holistic(run.slug, check, limits)]
+        folds.append(Fold(run.slug, blocks, hta_caption(check), run=anchor(index)))
     return folds
 
 
@@ -288,9 +293,7 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
 def hta_caption(found: m.HolisticCheck) -> str:
     """How much was compared, and whether it agrees."""
     both = [
-        row
-        for row in found.figures
-        if row.differs or not isinstance(row.difference_percent, m.Skipped)
+        row for row in found.figures if row.differs or isinstance(row.difference_percent, float)
     ]
     far = sum(row.differs for row in both)
     tolerance = f"{found.tolerance_percent:g} %"
@@ -322,22 +325,23 @@ def hta_sentence(found: m.HolisticCheck) -> str:
     return "; ".join((hta_caption(found), *said))
 
 
+@m.otherwise(DASH)
 def hta_quantity(value: m.Figure, unit: str) -> str:
     """Times are in milliseconds of the whole traced window."""
-    if isinstance(value, m.Skipped):
-        return DASH
+    known = m.known(value)
     if unit == "us":
-        return f"{milliseconds(value)} ms"
+        return f"{milliseconds(known)} ms"
     if unit == "operations":
-        return f"{value:,.0f}"  # the figure's name says of what
-    return f"{figure(value)} {unit}"
+        return f"{known:,.0f}"  # the figure's name says of what
+    return f"{figure(known)} {unit}"
 
 
+@m.otherwise(DASH)
 def hta_difference(row: m.HolisticFigure) -> str:
     """HTA's less ours, of ours; 0 only where they are equal to the last digit."""
-    percent = row.difference_percent
-    if isinstance(percent, m.Skipped):
-        return DASH
+    percent = m.known(row.difference_percent)
     if percent == 0:
         return "0 %"
-    return f"{percent:+.2f} %" if abs(percent) >= 0.005 else "< 0.01 %"
+    if abs(percent) < 0.005:
+        return "< 0.01 %"
+    return f"{percent:+.2f} %"

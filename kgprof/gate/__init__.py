@@ -20,7 +20,7 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted
     findings are marked."""
 
-    root = profile.environment.source_root
+    root = profile.source_root
     today = profile.created_utc[:10]
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
     counted = [finding for finding in findings if not finding.accepted]

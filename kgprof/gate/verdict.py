@@ -87,7 +87,7 @@ def causes(
         if run.exit.outcome == "interrupted":
             code = EXIT_INTERRUPTED
         refused = _refused(run, findings)
-        known.append(Cause(code, _death(run, refused, profile.environment.source_root)))
+        known.append(Cause(code, _death(run, refused, profile.source_root)))
         ended.append(refused)
     # A budget on what was not seen (unless a worse cause above says it), or on what two sources see
     # differently; or of the command line for no run: a file's budgets stand for more runs than one
@@ -176,9 +176,9 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
             continue
         if calls := _without_a_graph(run):
             ran = f"not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
-            texts.append(f"{run.key.slug}: {ran}{clause(' (', nothing_captured(run), ')')}")
+            texts.append(f"{run.slug}: {ran}{clause(' (', nothing_captured(run), ')')}")
         elif compiled_nothing(run, profile.findings):
-            texts.append(f"{run.key.slug}: {_why_nothing(run, profile.options.workload)}")
+            texts.append(f"{run.slug}: {_why_nothing(run, profile.options.workload)}")
     if not profile.runs:
         texts.append("nothing ran, so nothing was compiled")
     return [Cause(EXIT_NOTHING_MEASURED, text) for text in texts]
@@ -287,5 +287,5 @@ def _not_looked_for(rule: str, profile: m.Profile) -> str:
             reasons.append(f"the run {run.exit.words}")
         reasons.append(coverage.missing(profile.coverage, run.key, rule))
         if any(reasons):
-            return f"{run.key.slug}: {next(filter(None, reasons))}"
+            return f"{run.slug}: {next(filter(None, reasons))}"
     return ""

@@ -338,6 +338,10 @@ class Profile(Model):
             (run.unit for run in self.runs if run.counts_units or run.unit.per_step), WorkUnit()
         )
 
+    @property
+    def source_root(self) -> str:
+        return self.environment.source_root
+
     def remedy(self, rule: str) -> str:
         """What the rule of this id says to do; empty for one that is not of this version."""
         return next((known.remedy for known in self.rules if known.id == rule), "")

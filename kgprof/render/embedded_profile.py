@@ -24,7 +24,7 @@ from kgprof import model as m
 from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, Share
 from kgprof.document.quantity import size
-from kgprof.document.table import Shown, View
+from kgprof.document.table import Shown, Texts, View
 from kgprof.errors import InputError
 from kgprof.reading import files
 
@@ -69,7 +69,7 @@ class Packed(View, kw_only=False):
     is not in it."""
 
     text: str
-    left_out: Sequence[str]
+    left_out: Texts
     generator: ClassVar[str] = GENERATOR
     type: ClassVar[str] = TYPE
     id: ClassVar[str] = ID
@@ -87,7 +87,7 @@ class Packed(View, kw_only=False):
         )
 
     @property
-    def missing(self) -> Sequence[str]:
+    def missing(self) -> Texts:
         """What is left out, and what can still be done with the page."""
         if not self.text:
             return ("the embedded Profile (kgprof compare and kgprof extract need report.json)",)
@@ -102,14 +102,14 @@ class Embedded(View, kw_only=False):
     """What a page carries."""
 
     profile: m.Profile
-    left_out: Sequence[str]  # as Packed.left_out; what stands in their place says so too
+    left_out: Texts  # as Packed.left_out; what stands in their place says so too
 
 
 def packed(profile: m.Profile, share: Share) -> Packed:
     """The same Profile gives the same text."""
     if share is Share.NOTHING:
         return Packed("", ("the whole Profile",))
-    left_out: Sequence[str] = ()
+    left_out: Texts = ()
     held = profile
     if share is not Share.WHOLE:
         held = comparable(profile)

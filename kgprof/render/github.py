@@ -83,7 +83,7 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
     yield _annotation(_OF_STATUS[status], f"kgprof: {status}", text)
     for run in profile.runs:
         if run.exit.outcome != "ok":
-            yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
+            yield _annotation("error", f"kgprof: {run.slug}", run.how_it_ended)
     if profile.gate:
         yield from _budgets(profile.gate)
     if profile.comparison:
@@ -129,4 +129,4 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
             title += f" {rules[title].name}"
         accepted = clause("accepted by ", finding.accepted, ": ")
         text = f"{accepted}{with_advice(finding)}"
-        yield _annotation(command, title, text, finding.location, profile.environment.source_root)
+        yield _annotation(command, title, text, finding.location, profile.source_root)

@@ -115,7 +115,7 @@ def _totals(profile: m.Profile) -> Iterable[Property]:
 def _cases(profile: m.Profile) -> Iterable[Case]:
     """How each run ended, the budgets, the compared metrics, the rules."""
     for run in profile.runs:
-        ended = Case(run.key.slug, "the run ended well")
+        ended = Case(run.slug, "the run ended well")
         if run.exit.outcome != "ok":
             ended = replace(ended, error=run.how_it_ended)
         yield ended
@@ -202,10 +202,10 @@ def _plain(value: m.Figure) -> str:
 def _rules(profile: m.Profile) -> Iterable[Case]:
     """Each rule that was looked for on each run, found or not; a finding about no run stands under
     "all runs"."""
-    root = profile.environment.source_root
+    root = profile.source_root
     fails = _failing(profile)
     found: dict[tuple[str, str], list[m.Finding]] = {
-        (run.key.slug, rule.id): []
+        (run.slug, rule.id): []
         for run in profile.runs
         for rule in profile.rules
         if not coverage.missing(profile.coverage, run.key, rule.id) or _unseen(run, rule)
@@ -216,7 +216,7 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
             slug = finding.run.slug
         found.setdefault((slug, finding.rule), []).append(finding)
     rules = {rule.id: rule for rule in profile.rules}
-    runs = {run.key.slug: run for run in profile.runs}
+    runs = {run.slug: run for run in profile.runs}
     for (slug, name), same in found.items():
         wrong = "\n".join(_line(finding, root) for finding in same if finding in fails)
         others = "\n".join(_line(finding, root) for finding in same if finding not in fails)

@@ -15,7 +15,7 @@ from kgprof.document.escaping import clip, escaped, one_line, visible
 from kgprof.document.finding_list import Found, Grouped, failing, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
-from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, View
+from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, Texts, View
 from kgprof.document.table import markdown as table_lines
 from kgprof.measures.times import ranked, said
 from kgprof.wording import clause, figure, plural, ranges, relative
@@ -67,7 +67,7 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
             yield f"<sub>{sentence}</sub>\n"
 
 
-def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
+def _first_rows(profile: m.Profile) -> Iterator[Texts]:
     """Three rows below their headings."""
     if profile.comparison:
         yield "metric", "base", "head", "change"
@@ -90,7 +90,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
         if base and base not in shown:
             shown[-1] = base
         for run, time in shown:
-            name = code(run.key.slug, _NAMED, cell=True)
+            name = code(run.slug, _NAMED, cell=True)
             yield name, said(time, found.unit), summary.speedup_words(run), _first_call(run)
 
 
@@ -149,7 +149,7 @@ def _to_do(words: str, fix: str = "") -> Note:
 
 
 def _linked(place: m.Location, lines: str, profile: m.Profile, blob: str) -> str:
-    file = relative(place.file, profile.environment.source_root)
+    file = relative(place.file, profile.source_root)
     end = file
     if len(file) > _NAMED - 8:  # the end of a long path tells more than its beginning
         end = f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
@@ -213,9 +213,9 @@ _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF00
 class Part(View, kw_only=False):
     """Head and tail stand or fall together; rows are cut from the end."""
 
-    head: Sequence[str]
-    rows: Sequence[str] = ()
-    tail: Sequence[str] = ()
+    head: Texts
+    rows: Texts = ()
+    tail: Texts = ()
     noun: str = "rows"
     opens: bool = False  # a fold, which must be closed wherever the text is cut
     closes: bool = False

@@ -53,7 +53,7 @@ from kgprof.document.limits import (
 )
 from kgprof.document.quantity import count, figure
 from kgprof.document.run_parts import having
-from kgprof.document.table import Block, Facts, Shown, View, bounded
+from kgprof.document.table import Block, Facts, Shown, Texts, View, bounded
 from kgprof.render.embedded_profile import Packed, TraceFile, trace_links
 from kgprof.wording import plural
 
@@ -153,7 +153,7 @@ def build(
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
         explains=not warned_of,
-        runs=[(anchor(at), profile.runs[at].key.slug) for at in importance(profile.runs)],
+        runs=[(anchor(at), profile.runs[at].slug) for at in importance(profile.runs)],
         facts=_facts(profile),
     )
     most = 4 * limits.name
@@ -196,7 +196,7 @@ def _heading(profile: m.Profile) -> str:
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
 
 
-def _facts(profile: m.Profile) -> Sequence[str]:
+def _facts(profile: m.Profile) -> Texts:
     """The machine, the version and how many processes; the rest of the environment has a
     section."""
     environment = profile.environment
@@ -234,7 +234,7 @@ def _section(anchor: str, title: str, tally: str = "", /, **content: object) -> 
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    left_out: Sequence[str],
+    left_out: Texts,
     links: Sequence[Shown],
     limits: Limits,
 ) -> Iterator[Section]:
@@ -338,7 +338,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 def _results(profile: m.Profile) -> Section:
     runs = profile.runs
-    notes: list[Block] = [(run.key.slug, note) for run in runs for note in run.notes]
+    notes: list[Block] = [(run.slug, note) for run in runs for note in run.notes]
     notes += summary.footnotes(profile)
     if strategies := summary.strategies(profile):
         notes.append(Facts(strategies))
@@ -374,7 +374,7 @@ def _kernels_and_host(
     profile: m.Profile, traced: bool, timed: bool, links: Sequence[Shown], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
-    root = profile.environment.source_root
+    root = profile.source_root
     at = {run.key: anchor(index) for index, run in enumerate(runs)}
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
@@ -412,7 +412,7 @@ def _compiled_and_watched(
     profile: m.Profile, anchors: Anchors, limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
-    root = profile.environment.source_root
+    root = profile.source_root
     if not profile.trace_files:
         probe = profile.vector_isa_probe_s
         if isinstance(probe, m.Skipped):
@@ -456,9 +456,7 @@ def _compiled_and_watched(
         )
 
 
-def _method(
-    profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
-) -> Iterator[Section]:
+def _method(profile: m.Profile, timed: bool, left_out: Texts, limits: Limits) -> Iterator[Section]:
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions)
     yield _section("gaps", "Not measured", table=gaps, left_out=left_out)

@@ -208,7 +208,7 @@ def _results(profile: m.Profile, rules: Sequence[str]) -> list[Object]:
     if profile.comparison:
         of_head = (row for row in profile.comparison.findings if row.escaped != "head")
         rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
-    root = profile.environment.source_root
+    root = profile.source_root
     fails = failing(profile)
     seen: Counter[str] = Counter()
     results = []

@@ -154,7 +154,7 @@ def _head(console: Console, profile: m.Profile, brief: bool) -> None:
 
 def _compared_in_brief(console: Console, profile: m.Profile, found: m.Comparison) -> None:
     """Three causes, and a table."""
-    root = profile.environment.source_root
+    root = profile.source_root
     console.print()
     for number, cause in enumerate(found.causes[:_ACTIONS], start=1):
         say(console, f"{number}. {compare_words.caused(cause, found, root)}")
@@ -174,7 +174,7 @@ def _in_brief(console: Console, profile: m.Profile) -> None:
         console.print(terminal(summary.run_table(profile.runs, names, "")))
         for run in profile.runs:
             if ended := summary.ended(run):
-                say(console, f"{run.key.slug} {ended}", "red")
+                say(console, f"{run.slug} {ended}", "red")
     _sections(console, next_steps(profile))
     _ending(console, profile.actions)
     counts = Counter(finding.level for finding in profile.findings if not finding.accepted)
