@@ -253,8 +253,7 @@ def _bound(
         return finding.saves
     recompiling = m.LimitKind.RECOMPILING
     if cost.unit == "s" and recompiling in rule.relieves and recompiling in _limiting(run):
-        how = "the time to compile again"
-        return m.Saving(1e6 * cost.value, how, cost.measured_in, per="run")
+        return m.Saving(1e6 * cost.value, "the time to compile again", cost.measured_in, per="run")
     if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
     seldom = finding.level is m.Level.NOTE  # an evaluation's work, as likely as a wait for it

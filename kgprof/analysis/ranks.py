@@ -241,8 +241,9 @@ def _of_group(
     exposed_us = median(load.exposed_us for load in others) - members[place].exposed_us
     # What a rank waits in another process group is not waited for this one.
     waited_us = min(exposed_us, float(np.median(np.delete(means_us, place)) - means_us[place]))
-    everybody = len(members) == len(ranks)
-    last = _Last(members[place], others, everybody, group.waits_us.shape[1], waited_us)
+    last = _Last(
+        members[place], others, len(members) == len(ranks), group.waits_us.shape[1], waited_us
+    )
     costs = waited_us >= LATE_FROM * last.load.step_us
     if costs and last.load.run in compiling and (text := _compiled_alone(last, findings)):
         return _Judged(text, waited_us, last.load.run, m.LateCause.COMPILING)

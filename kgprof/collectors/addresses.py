@@ -123,7 +123,7 @@ class CopiedInput(Event):
     on_cuda: bool
 
 
-class BufferUse(m.Model):
+class BufferUse(m.Model, kw_only=False):
     """How one declared buffer gets its next values. ``pattern``: copied (written outside of
     compiled graphs), mutated (inside), rebound, unwritten."""
 
@@ -177,13 +177,7 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
     elif tensors.steady(buffer.written_outside):
         pattern = COPIED_INTO
     return BufferUse(
-        run=tensors.key,
-        name=buffer.name,
-        pattern=pattern,
-        dtype=buffer.last.dtype,
-        calls=calls,
-        made_by=tuple(buffer.made_by),
-        lines=lines,
+        tensors.key, buffer.name, pattern, buffer.last.dtype, calls, tuple(buffer.made_by), lines
     )
 
 

@@ -84,5 +84,6 @@ def diagnose(event: m.Economics) -> Iterator[m.Finding]:
 
 @m.skippable
 def _cost(event: m.Economics) -> m.FindingCost:
-    what = "compile time, on a cold cache"
-    return m.FindingCost(m.known(event.cold_s), "s", what, (m.PassName.COMPILE,), 1)
+    return m.FindingCost(
+        m.known(event.cold_s), "s", "compile time, on a cold cache", (m.PassName.COMPILE,), 1
+    )

@@ -97,17 +97,18 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
             reason = ""
             if outcome == "bypass":
                 reason = _reason(record.payload)
-            use = CacheUse(
-                run=trace.run,
-                compile_id=name,
-                location=location,
-                library=library,
-                cache=cache,
-                outcome=outcome,
-                reason=reason,
-                identity="\0".join(identity),
+            uses.append(
+                CacheUse(
+                    run=trace.run,
+                    compile_id=name,
+                    location=location,
+                    library=library,
+                    cache=cache,
+                    outcome=outcome,
+                    reason=reason,
+                    identity="\0".join(identity),
+                )
             )
-            uses.append(use)
     return tuple(uses)
 
 

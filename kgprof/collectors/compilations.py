@@ -135,17 +135,18 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
             call = None
             if trace.calls:
                 call = compiled.call
-            row = m.Compilation(
-                compiled.compile_id,
-                name,
-                location,
-                duration_s,
-                str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-                call,
-                metrics.get("graph_op_count"),
-                _stages(seconds.get((id(compiled), backward), {}), why),
+            rows.append(
+                m.Compilation(
+                    compiled.compile_id,
+                    name,
+                    location,
+                    duration_s,
+                    str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+                    call,
+                    metrics.get("graph_op_count"),
+                    _stages(seconds.get((id(compiled), backward), {}), why),
+                )
             )
-            rows.append(row)
     return tuple(rows)
 
 

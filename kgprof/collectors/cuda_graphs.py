@@ -422,8 +422,9 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
             if compiled := trace.compilation(number, message.call):
                 location = place_of(trace, compiled)
                 compiled_in = compiled.call
-            its_inputs = inputs(message.text)
-            yield Recorded(number, message.call, again, location, function, its_inputs, compiled_in)
+            yield Recorded(
+                number, message.call, again, location, function, inputs(message.text), compiled_in
+            )
 
 
 def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
@@ -617,8 +618,9 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
 @m.skippable
 def _cost_of_sizes(each: GraphSizes) -> m.FindingCost:
     m.known(each.each_us)
-    what = "beyond replays, in all"
-    return m.FindingCost(each.extra_us / 1e6, "s", what, (m.PassName.MEMORY,), each.in_steps)
+    return m.FindingCost(
+        each.extra_us / 1e6, "s", "beyond replays, in all", (m.PassName.MEMORY,), each.in_steps
+    )
 
 
 @m.skippable

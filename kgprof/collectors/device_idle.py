@@ -242,22 +242,23 @@ def _of_run(run: RunEvidence) -> tuple[DeviceTime, ...]:
     else:
         loader_us = run.once(input_pipeline.loader_us)
         in_compiled_us = traced.idle_us(_regions(traced))
-    event = DeviceTime(
-        run=run.key,
-        step_us=step,
-        unlike=unlike,
-        samples=len(step_us),
-        busy_us=busy_us,
-        steps=found.steps,
-        launches=launched / found.steps,
-        graph_launches=_per_step(found.graph_launches, found.steps),
-        idle=found.idle,
-        loader_us=loader_us,
-        asks_for_graphs=run.compiler is not None
-        and any(graph.cuda_graphs for graph in run.compiler.all.graphs),
-        in_compiled_us=in_compiled_us,
+    return (
+        DeviceTime(
+            run=run.key,
+            step_us=step,
+            unlike=unlike,
+            samples=len(step_us),
+            busy_us=busy_us,
+            steps=found.steps,
+            launches=launched / found.steps,
+            graph_launches=_per_step(found.graph_launches, found.steps),
+            idle=found.idle,
+            loader_us=loader_us,
+            asks_for_graphs=run.compiler is not None
+            and any(graph.cuda_graphs for graph in run.compiler.all.graphs),
+            in_compiled_us=in_compiled_us,
+        ),
     )
-    return (event,)
 
 
 @m.skippable

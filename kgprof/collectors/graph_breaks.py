@@ -367,16 +367,16 @@ def refusal_of(
     lines = outside_dynamo(stack)
     own = max((at for at, place in enumerate(lines) if holds(place.file)), default=-1)
     return m.Refusal(
-        cause=cause,
-        chain=tuple(
+        cause,
+        tuple(
             source.package_line(place)
             for place, below in zip(lines[own + 1 : -1], lines[own + 2 :], strict=True)
             # What goes on behind a break is a frame of its own, of the same function.
             if _CALLS not in place.file
             and (place.file, place.function) != (below.file, below.function)
         ),
-        stack=tuple(stack[-STACK:]),
-        folded=folded,
+        tuple(stack[-STACK:]),
+        folded,
         intended=_intended_by_torch(source, cause, next(reversed(lines), None)),
     )
 

@@ -95,17 +95,18 @@ def collect(run: RunEvidence) -> Sequence[HostCode]:
     for rows in functions.values():
         most = max(rows, key=lambda row: row.us)
         function_us = sum(row.us for row in rows)
-        event = HostCode(
-            run=run.key,
-            location=run.source.at(most.at.file, most.at.line, most.at.function),
-            function=most.at.function,
-            function_us=function_us / found.steps,
-            waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
-            traced_us=found.window_us / found.steps,
-            idle_us=traced.without_work_us,
-            extent=traced.extent,
+        events.append(
+            HostCode(
+                run=run.key,
+                location=run.source.at(most.at.file, most.at.line, most.at.function),
+                function=most.at.function,
+                function_us=function_us / found.steps,
+                waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
+                traced_us=found.window_us / found.steps,
+                idle_us=traced.without_work_us,
+                extent=traced.extent,
+            )
         )
-        events.append(event)
     return events
 
 

@@ -69,15 +69,18 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
             filter(lambda event: _is_told(tensors, event), writes(tensors)),
             lambda event: (line_of(event.location, event.function), event.backward),
         ):
-            line = msgspec.structs.replace(
-                events[0],
-                names=tuple(dict.fromkeys(name for event in events for name in event.names)),
-                operators=tuple(
-                    dict.fromkeys(name for event in events for name in event.operators)
-                ),
-                kind=min((event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index),
+            lines.append(
+                msgspec.structs.replace(
+                    events[0],
+                    names=tuple(dict.fromkeys(name for event in events for name in event.names)),
+                    operators=tuple(
+                        dict.fromkeys(name for event in events for name in event.operators)
+                    ),
+                    kind=min(
+                        (event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index
+                    ),
+                )
             )
-            lines.append(line)
     return tuple(lines)
 
 

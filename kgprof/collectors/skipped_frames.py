@@ -229,7 +229,7 @@ def _from_rows(
         frame=definition,
         scope="frame",
         library=library_of(trace, definition),
-        refusal=m.Refusal(cause=cause),
+        refusal=m.Refusal(cause),
         records=0,
         calls=tuple(sorted({row.call for row in rows})),
         identity="\0".join((*trace.source.identity(definition)[:2], cause.gb_id or first.why)),

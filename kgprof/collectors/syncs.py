@@ -331,23 +331,15 @@ def _of_run(
         place = source.at(*site.place, function)
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         identity = [*source.identity(place), cause]
-        library: m.PackageLine | None = None
-        chain: list[m.PackageLine] = []
-        if first.chain and not _is_run_by_a_graph(first):
-            library, *chain = (_package_line(source, frame, first) for frame in first.chain)
-            # The same in another version that moved the line.
+        library, chain = _way_into_a_library(source, first)
+        if library is not None:  # the same in another version that moved the line
             identity += (library.package, library.file, library.function, library.text)
         in_graph = _is_in_a_graph(first)
         called = ""
         if not in_graph and cause == INSIDE:
             called = called_function(doing(first)[1])
-        if not on_cuda and called in LOOPS_ON_A_CPU:
-            reads = [min(count, 1) for count in reads]
-        if not on_cuda and called in CHECKS_ON_A_CPU:
-            on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU[called]
-            if not on_a_gpu or (called == ONE_HOT and _is_told_classes(doing(first)[1])):
-                continue
-            reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
+        if not on_cuda and not (reads := _on_a_gpu(reads, called, doing(first)[1])):
+            continue
         waited_us = _waited(seen, steady, on_cuda)
         in_loop, later = source.reads_what_it_keeps(*site.place)
         # the same line may be read in eager code, too, called from another one
@@ -372,7 +364,7 @@ def _of_run(
             steps=steps,
             operator=first.operator or first.op,
             library=library,
-            chain=tuple(reversed(chain)),
+            chain=chain,
             expression=first.expression,
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
@@ -386,6 +378,16 @@ def _of_run(
             waited_us=waited_us,
             identity="\0".join(identity),
         )
+
+
+def _on_a_gpu(reads: list[int], called: str, expression: str) -> list[int]:
+    """What a function that loops or checks on a CPU reads on a GPU; empty where that is nothing."""
+    if called in LOOPS_ON_A_CPU:
+        return [min(count, 1) for count in reads]
+    on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU.get(called, (1, 1))
+    if not on_a_gpu or (called == ONE_HOT and _is_told_classes(expression)):
+        return []
+    return [-(-count * on_a_gpu // on_a_cpu) for count in reads]
 
 
 def _is_behind_the_steps(seen: Sequence[m.SyncRecord], steps: int) -> bool:
@@ -444,6 +446,16 @@ def _is_told_classes(expression: str) -> bool:
     if not isinstance(call, ast.Call):
         return False
     return len(call.args) > 1 or any(each.arg == "num_classes" for each in call.keywords)
+
+
+def _way_into_a_library(
+    source: SourceText, record: m.SyncRecord
+) -> tuple[m.PackageLine | None, tuple[m.PackageLine, ...]]:
+    """The line that reads, and those between the project's and it."""
+    if not record.chain or _is_run_by_a_graph(record):
+        return None, ()
+    library, *between = (_package_line(source, frame, record) for frame in record.chain)
+    return library, tuple(reversed(between))
 
 
 def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:

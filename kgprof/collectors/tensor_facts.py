@@ -25,7 +25,7 @@ _OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
 METADATA = "aot_forward_graph_fw_metadata"
 
 
-class RunTensors(m.Model):
+class RunTensors(m.Model, kw_only=False):
     """One run whose MEMORY pass has tensor records."""
 
     run: RunEvidence
@@ -170,7 +170,7 @@ class RunTensors(m.Model):
 def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
     """Every run whose MEMORY pass watched tensors."""
     return tuple(
-        RunTensors(run=run, tensors=memory.tensors, steady_from=memory.steady_from)
+        RunTensors(run, memory.tensors, memory.steady_from)
         for run in evidence.runs
         if isinstance(memory := run.record.memory, m.MemoryPass)
         and isinstance(memory.tensors, m.TensorRecords)

@@ -211,7 +211,7 @@ class Folded(Model, kw_only=False):
     into_fallen: bool  # a frame fell back there, and breaks of other frames were told with it
 
 
-class Refusal(Model):
+class Refusal(Model, kw_only=False):
     """What torch refused to trace, and the way there from the project's line, which is the
     finding's location."""
 
