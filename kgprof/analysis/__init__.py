@@ -74,11 +74,15 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         today=header.created_utc[:10],
     )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
-    runs = tuple(_with_limits(run, evidence.run(run.key), findings) for run in runs)
+    runs = tuple(
+        _with_limits(run, seen, findings) for run, seen in zip(runs, evidence.runs, strict=True)
+    )
     weighed = trade_offs(evidence, runs)
     balance = rank_balance(evidence, runs, findings)
-    late = (balance.straggler or balance.last) if balance is not None else None
     changed = differences(plan.trace_files, runs)
+    late = None
+    if balance is not None:
+        late = balance.straggler or balance.last
     next_actions = actions(evidence, runs, findings, late)
     exit_code = _exit_code(recording)
     profile = m.Profile(
@@ -140,9 +144,7 @@ def _uncompared(recording: m.Recording) -> str:
     return ""
 
 
-def _with_limits(
-    run: m.RunReport, evidence: RunEvidence | None, findings: m.Findings
-) -> m.RunReport:
+def _with_limits(run: m.RunReport, evidence: RunEvidence, findings: m.Findings) -> m.RunReport:
     """Account for the run's step, with what its syncs were measured to cost by line."""
     waits: dict[tuple[m.LimitKind, m.Location | None], float] = {}
     for finding in findings:
@@ -151,12 +153,13 @@ def _with_limits(
         if finding.run != run.key or not is_sync or isinstance(cost, m.Skipped):
             continue
         if cost.unit == "us/step":
-            is_clock = finding.rule == syncs.OWN_CLOCK.id
-            limit = m.LimitKind.CLOCK if is_clock else m.LimitKind.SYNC
+            limit = m.LimitKind.SYNC
+            if finding.rule == syncs.OWN_CLOCK.id:
+                limit = m.LimitKind.CLOCK
             at = limit, finding.location
             waits[at] = waits.get(at, 0.0) + cost.value
-    unlike = "" if evidence is None else evidence.once(traced_steps.unlike)
-    loader_us = None if evidence is None else evidence.once(input_pipeline.loader_us)
+    unlike = evidence.once(traced_steps.unlike)
+    loader_us = evidence.once(input_pipeline.loader_us)
     return replace(run, limits=limits.limits(run, waits, unlike, loader_us))
 
 
@@ -172,14 +175,13 @@ def _overridden(overrides: Sequence[m.KindOverride], runs: m.Runs) -> tuple[m.Ki
 def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
     """The project's files that any run brought along."""
     files = {name: file for run in evidence.runs for name, file in run.source.own.items()}
-    return tuple(
-        m.ProjectSource(
-            file=name,
-            sha256=file.sha256,
-            text=m.Skipped(file.left_out or "not recorded") if file.text is None else file.text,
-        )
-        for name, file in sorted(files.items())
-    )
+    sources = []
+    for name, file in sorted(files.items()):
+        text: str | m.Skipped = m.Skipped(file.left_out or "not recorded")
+        if file.text is not None:
+            text = file.text
+        sources.append(m.ProjectSource(file=name, sha256=file.sha256, text=text))
+    return tuple(sources)
 
 
 def _untraced(header: m.RecordingHeader, runs: m.Runs) -> str:
@@ -187,8 +189,9 @@ def _untraced(header: m.RecordingHeader, runs: m.Runs) -> str:
     asked = header.options.wants(m.PassName.TRACE)
     if header.plan.device != "cuda" or len(runs) != 1 or not asked:
         return ""
-    kernels = runs[0].kernels
-    return kernels.reason if isinstance(kernels, m.Skipped) else ""
+    if isinstance(runs[0].kernels, m.Skipped):
+        return runs[0].kernels.reason
+    return ""
 
 
 def _exit_code(recording: m.Recording) -> int:
@@ -205,8 +208,9 @@ def _exit_code(recording: m.Recording) -> int:
         return EXIT_INTERRUPTED
     if outcomes - {m.Outcome.OK}:
         return EXIT_WORKLOAD
-    measured = any(collectors.measured(run, recording.header.options) for run in recording.runs)
-    return EXIT_OK if measured else EXIT_NOTHING_MEASURED
+    if any(collectors.measured(run, recording.header.options) for run in recording.runs):
+        return EXIT_OK
+    return EXIT_NOTHING_MEASURED
 
 
 def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
@@ -215,7 +219,8 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     agreement, compared_with = _agreement(recording.agreement, run.key)
     remembered = run.once(memory.summary)
     notes = [note for file in plan.trace_files if file.key == run.key for note in file.notes]
-    notes += record.script.notes if record.script else ()
+    if record.script is not None:
+        notes += record.script.notes
     slow_first = None
     if isinstance(record.timing, m.TimingPass):
         slow_first = record.timing.slow_first
@@ -223,6 +228,8 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         if slow_first:
             notes.append(times.slow_first_words(slow_first))
     unlike = times.unlike_steps(record)
+    if isinstance(unlike, m.Skipped):
+        unlike = ""
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
         passes = f"{phases.backward_passes} backward passes per optimizer step"
@@ -259,7 +266,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         series=step_series(record),
         long_steps=_long_steps(run),
-        unlike_steps=unlike if isinstance(unlike, str) else "",
+        unlike_steps=unlike,
         memory_curve=run.once(step_timeline.shown),
         account=_account(record),
         whole=whole_run(run.whole, run),
@@ -269,12 +276,12 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     )
 
 
+@m.otherwise(None)
 def _long_steps(run: RunEvidence) -> m.LongSteps | None:
     """Of TIMING; without it of all steps that a script took under the listeners."""
     if isinstance(run.record.timing, m.TimingPass):
         return times.long_steps(run.record.timing.every_us)
-    paid = run.once(paid_once)
-    return None if isinstance(paid, m.Skipped) else times.long_steps(paid.usual)
+    return times.long_steps(m.known(run.once(paid_once)).usual)
 
 
 def _ended(run: m.RunRecord) -> m.Exit:
@@ -291,9 +298,8 @@ def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:
     which they ended."""
     if run.script is None:
         return m.Skipped("only a script is run from its first line to its end")
-    timed = run.timing.account if isinstance(run.timing, m.TimingPass) else run.timing
-    if isinstance(timed, m.ScriptAccount):
-        return timed
+    if isinstance(run.timing, m.TimingPass) and isinstance(run.timing.account, m.ScriptAccount):
+        return run.timing.account
     if run.control is not None:
         m.known(run.compile)  # skipped where they ended it
     return run.script.account
@@ -308,8 +314,9 @@ def _agreement(
         return agreement, None
     left_out = m.Skipped("this run was left out when results were compared")
     of_run = dict(agreement.runs).get(key, left_out)
-    compared = isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key
-    return of_run, agreement.baseline if compared else None
+    if isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key:
+        return of_run, agreement.baseline
+    return of_run, None
 
 
 def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> m.Figure:
@@ -334,17 +341,19 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
         # nearer. Behind those is the one in which it starts. Of another kind they say nothing.
-        step_us = () if script.traced else run.record.trace.step_us
-        steps = enumerate(step_us, len(compiled.call_us) + 1)
-        without = [us for step, us in steps if step not in compiled.compiled_in]
+        steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
+        without = [
+            us for step, us in steps if not script.traced and step not in compiled.compiled_in
+        ]
         traced = times.spread(without, "us", m.PassName.TRACE)
         known = [
             each for each in (steady, traced, _of_all_steps(run)) if isinstance(each, m.Spread)
         ]
         steady = min(known, key=lambda each: each.median, default=steady)
     if compiled.call_us and isinstance(steady, m.Skipped):
-        when = " without a compilation" if compiled.compilations else ""
-        steady = m.Skipped(f"no step came after warm-up{when}")
+        steady = m.Skipped("no step came after warm-up")
+        if compiled.compilations:
+            steady = m.Skipped("no step came after warm-up without a compilation")
     summary = m.CompileSummary(
         first_call_s=_first_call_s(compiled, run.record.script),
         steady=steady,
@@ -386,13 +395,9 @@ def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
         place = f"{failure.function} ({PurePath(failure.file).name}:{failure.first_line})"
         why = (
             f"kgprof's listening changed the program: the backend failed for {place} "
-            f"({failure.error})"
+            f"({failure.error}), and compiles it when nothing listens"
         )
-        return (
-            m.Unavailable(
-                capture="compilation", why=f"{why}, and compiles it when nothing listens"
-            ),
-        )
+        return (m.Unavailable("compilation", why),)
     return ()
 
 
@@ -422,11 +427,9 @@ def _excerpt(log: str) -> m.LogExcerpt:
     middle."""
     data = log.encode("utf-8", errors="replace")
     if len(data) <= LOG_LIMIT_BYTES:
-        return m.LogExcerpt(text=data.decode("utf-8"), left_out_bytes=0)
+        return m.LogExcerpt(data.decode("utf-8"), 0)
     half = LOG_LIMIT_BYTES // 2
     head = data[:half].decode("utf-8", errors="ignore")
     tail = data[-half:].decode("utf-8", errors="ignore")
     left_out = len(data) - len(head.encode()) - len(tail.encode())
-    return m.LogExcerpt(
-        text=f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out_bytes=left_out
-    )
+    return m.LogExcerpt(f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out)

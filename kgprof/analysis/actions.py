@@ -8,6 +8,7 @@ launches is mended at the optimizer, whose own bound is smaller only because it 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -61,10 +62,9 @@ def actions(
     # The fastest of those whose results may be believed; without times, the first.
     ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
     sound = [run for run in ended if not run.results_differ]
-    timed = [(run.step.median, run) for run in sound if isinstance(run.step, m.Spread)]
     if not sound:
         return ()
-    run = min(timed, key=lambda pair: pair[0])[1] if timed else sound[0]
+    run = min(sound, key=_step_us)
     run = next((each for each in sound if each.key == late), run)
     if not _asks_for_cuda_graphs(evidence, run.key):
         findings = tuple(each for each in findings if each.rule not in OF_CUDA_GRAPHS)
@@ -72,15 +72,14 @@ def actions(
     idle = {
         event.run: event.idle_us for event in evidence.once(device_idle.collect) if not event.unlike
     }
-    step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
         replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
-        for action in _found(run, findings, idle.get(run.key), step_us)
+        for action in _found(run, findings, idle.get(run.key))
     ]
     found.sort(key=lambda action: -_per_step(run, action.saves))
     limiting = _limiting(run)
     relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
-    never = {NEVER_BREAKS_EVEN.id} if _never_pays(run) else set()
+    never = _never_pays(run)
     fixes = [action for action in found if action.fix]
     fixed = {a.rule: _per_step(run, a.saves) for a in fixes if isinstance(a.saves, m.Saving)}
     reasons = {rule.id: rule.symptom_of for rule in RULES}
@@ -94,7 +93,7 @@ def actions(
             is_later = covered_us > MOST_OF_IT * _per_step(run, action.saves)
         return (
             action.only_on_gpu,
-            action.rule not in never,
+            not (never and action.rule == NEVER_BREAKS_EVEN.id),
             action.rule not in relieving,
             not is_bounded,
             is_later,
@@ -106,7 +105,9 @@ def actions(
     told = [
         action
         for action in sorted(found, key=place)
-        if action.fix or action.rule in never or said.isdisjoint(reasons[action.rule])
+        if action.fix
+        or (never and action.rule == NEVER_BREAKS_EVEN.id)
+        or said.isdisjoint(reasons[action.rule])
     ]
     # one that mends several places is named once, at the first of them
     texts = [action.fix for action in told]
@@ -119,10 +120,14 @@ def _asks_for_cuda_graphs(evidence: Evidence, run: m.RunKey) -> bool:
     return any(graph.cuda_graphs for each in watched for graph in each.tensors.graphs)
 
 
-def _found(
-    run: m.RunReport, findings: m.Findings, idle_us: float | None, step_us: float | None
-) -> Iterator[m.Action]:
+@m.otherwise(math.inf)
+def _step_us(run: m.RunReport) -> float:
+    return m.known(run.step).median
+
+
+def _found(run: m.RunReport, findings: m.Findings, idle_us: float | None) -> Iterator[m.Action]:
     """What one habit comes to is one action: its sites together save at most what a sync can."""
+    step_us = _step_us(run)
     habits: dict[tuple[object, ...], list[m.Finding]] = defaultdict(list)
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
@@ -146,19 +151,21 @@ def _found(
             if idle_us is not None and rule_of(first).topic is m.Topic.SYNCS:
                 together = min(together, idle_us)
             saves = replace(saves, us_per_step=together)
-            if step_us and _per_step(run, saves) < WORTH_SHARE * step_us:
-                continue
-            if step_us and saves.per == "step":
-                share = together / step_us
+            if 0 < step_us < math.inf:
+                if _per_step(run, saves) < WORTH_SHARE * step_us:
+                    continue
+                if saves.per == "step":
+                    share = together / step_us
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
         text = first.message
         lines = len({(one.file, one.line) for one in (first.location, *also) if one})
         if first.location and lines > 1:
-            alike = all(one.message == text for one in more)
-            most = f" on line {first.location.line}, and on {plural(lines - 1, 'more line')}"
-            text += f", on each of {lines} lines" if alike else most
+            if all(one.message == text for one in more):
+                text += f", on each of {lines} lines"
+            else:
+                text += f" on line {first.location.line}, and on {plural(lines - 1, 'more line')}"
         yield m.Action(
             run=run.key,
             rule=first.rule,
@@ -177,8 +184,9 @@ def _limiting(run: m.RunReport) -> set[m.LimitKind]:
     """What limits the run: what is paid once, where that is most of it, else its step."""
     if isinstance(run.whole, m.WholeRun) and run.whole.leading is not None:
         return {share.limit for share in run.whole.once}
-    leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
-    return {leading.limit} if leading is not None else set()
+    if isinstance(run.limits, m.RunLimits) and run.limits.leading is not None:
+        return {run.limits.leading.limit}
+    return set()
 
 
 def _never_pays(run: m.RunReport) -> bool:
@@ -204,12 +212,17 @@ def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
 def _habit(finding: m.Finding) -> tuple[object, ...]:
     """The same for findings that one fix mends, and for those of one kind in one function of the
     program. What is written for a graph break mends all of its kind."""
-    cause = finding.refusal.cause if finding.refusal else None
-    kind = (cause.identity, cause.operator) if cause else finding.reads and finding.reads.cause
-    by_fix = finding.library or (cause and finding.fix)
+    kind: object = finding.reads and finding.reads.cause
+    by_fix: object = finding.library
+    if finding.refusal is not None:
+        cause = finding.refusal.cause
+        kind = cause.identity, cause.operator
+        by_fix = by_fix or finding.fix
     if not by_fix and (place := finding.location) is not None and kind:
         # the module's own level, comprehensions too
-        function = place.function if place.function[:1] != "<" else ""
+        function = place.function
+        if function.startswith("<"):
+            function = ""
         return finding.rule, place.file, function, kind, bool(finding.fix), finding.no_fix
     return finding.rule, finding.fix or finding.fingerprint
 
@@ -240,19 +253,14 @@ def _bound(
         return finding.saves
     recompiling = m.LimitKind.RECOMPILING
     if cost.unit == "s" and recompiling in rule.relieves and recompiling in _limiting(run):
-        return m.Saving(
-            us_per_step=1e6 * cost.value,
-            how="the time to compile again",
-            measured_in=cost.measured_in,
-            per="run",
-        )
+        return m.Saving(1e6 * cost.value, "the time to compile again", cost.measured_in, per="run")
     if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
     seldom = finding.level is m.Level.NOTE  # an evaluation's work, as likely as a wait for it
     if idle_us is None or cost.unit != "us/step" or seldom:
         return finding.saves
     return m.Saving(
-        us_per_step=min(cost.value, idle_us),
-        how="the CPU's wait here, at most the step's GPU idle time",
-        measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
+        min(cost.value, idle_us),
+        "the CPU's wait here, at most the step's GPU idle time",
+        (*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
     )

@@ -57,13 +57,13 @@ def advise(results: Results, function: str) -> m.CaptureAdvice | m.Skipped:
         gain = f"{near[0].name} takes {figure(fastest)} µs"
         reason += f" {gain}: that is within {WORTH:.0%} or the noise, and it is harder to write."
     return m.CaptureAdvice(
-        case=best.name,
-        summary=_summary(best.case),
-        code=code(best, function),
-        reason=reason,
-        confidence=confidence,
-        because=because,
-        warnings=tuple(_warnings(best, results)),
+        best.name,
+        _summary(best.case),
+        code(best, function),
+        reason,
+        confidence,
+        because,
+        tuple(_warnings(best, results)),
     )
 
 
@@ -99,7 +99,9 @@ def _best(
     enough = costs[fastest.name] * (1 + WORTH)
     level = [r for r in timed if isinstance(judge(_samples(fastest), _samples(r)), Level)]
     best = min((*level, *(r for r in timed if costs[r.name] <= enough)), key=simplicity)
-    return best, () if best is fastest else (fastest,)
+    if best is fastest:
+        return best, ()
+    return best, (fastest,)
 
 
 def _open(one: m.CaptureResult, other: m.CaptureResult) -> bool:
@@ -158,12 +160,15 @@ def _confidence(
     agreeing = [r.name for r in tried if r.outcome is CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")
-    more = and_more(agreeing, 2)
-    also = f"also correct: {', '.join(agreeing[:2])}{more}" if agreeing else ""
-    level = m.Confidence.MEDIUM if medium else m.Confidence.HIGH
+    because = [*low, *medium]
+    if agreeing:
+        because.append(f"also correct: {', '.join(agreeing[:2])}{and_more(agreeing, 2)}")
+    level = m.Confidence.HIGH
     if low:
         level = m.Confidence.LOW
-    return level, tuple(filter(None, (*low, *medium, also)))
+    elif medium:
+        level = m.Confidence.MEDIUM
+    return level, tuple(because)
 
 
 def _summary(case: m.CaptureCase) -> str:
@@ -195,31 +200,43 @@ def _summary(case: m.CaptureCase) -> str:
 def code(best: m.CaptureResult, function: str) -> str:
     """What to write in place of a plain call."""
     case = best.case
-    inputs = [each.name for each in (best.answer.inputs if best.answer is not None else ())]
-    shown = [
-        name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)
-    ]
-    mode = "" if case.mode == "default" else f", mode={case.mode!r}"
-    wrapped = []
+    shown = []
+    if best.answer is not None:
+        shown = [_in_code(number, each.name) for number, each in enumerate(best.answer.inputs)]
+    lines = []
     step = function
     if case.mode not in (m.EAGER, m.AS_IS):
-        wrapped = [f"compiled = torch.compile({function}{mode})"]
+        mode = ""
+        if case.mode != "default":
+            mode = f", mode={case.mode!r}"
+        lines.append(f"compiled = torch.compile({function}{mode})")
         step = "compiled"
     match case.way:
         case m.CaptureWay.CAPTURE:
-            lines = _capture(step, shown, case.warmups)
+            lines += _capture(step, shown, case.warmups)
         case m.CaptureWay.CALLABLES:
-            arguments = ", ".join(shown)
-            names = f"({arguments},)" if arguments else "()"
-            lines = [f"graphed = torch.cuda.make_graphed_callables(lambda *_: {step}(), {names})"]
-            given = ", ".join(_new(name) for name in shown)
-            lines += [f"output = graphed({given})  # copies its arguments in, replays"]
+            names = "".join(f"{name}, " for name in shown)[:-1]
+            given = ", ".join(map(_new, shown))
+            lines += [
+                f"graphed = torch.cuda.make_graphed_callables(lambda *_: {step}(), ({names}))",
+                f"output = graphed({given})  # copies its arguments in, replays",
+            ]
+        case m.CaptureWay.CALL if case.mode in m.OWN_GRAPHS:
+            lines += [
+                "torch.compiler.cudagraph_mark_step_begin()  # before each step",
+                f"output = {step}()",
+                "kept = output.clone()  # the next step overwrites output",
+            ]
         case m.CaptureWay.CALL:
-            marks = case.mode in m.OWN_GRAPHS
-            lines = ["torch.compiler.cudagraph_mark_step_begin()  # before each step"] * marks
-            lines += [f"output = {step}()"]
-            lines += ["kept = output.clone()  # the next step overwrites output"] * marks
-    return "\n".join([*wrapped, *lines])
+            lines.append(f"output = {step}()")
+    return "\n".join(lines)
+
+
+def _in_code(number: int, name: str) -> str:
+    """The input's own name, where that can stand in code."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return f"input_{number}"
 
 
 def _capture(step: str, inputs: Sequence[str], warmups: int) -> list[str]:

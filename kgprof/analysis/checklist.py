@@ -42,7 +42,7 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Launched, launched_in_trace
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
-from kgprof.wording import plural, relative, short
+from kgprof.wording import plural, relative
 
 COPIES = ("aten::_foreach_copy_", "aten::copy_")
 ONE_COPY = "aten::copy_"
@@ -50,13 +50,10 @@ NONE_COPIED = m.Skipped("no declared buffer is copied into outside of compiled c
 
 
 class CopyCost(m.Tagged):
-    """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_``
-    operators."""
+    """Per step of TRACE: CUDA: kernels and copies on the device; CPU: ``aten::copy_`` operators."""
 
     kernels: float
-    duration_us: float
     share: float  # of the duration of all kernels (CUDA) or of all outermost operators (CPU), 0..1
-    measured_in: m.PassName
 
 
 class BufferCopies(m.Model):
@@ -82,12 +79,13 @@ def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
                 event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)}
             )
             by_pattern[event.pattern].append(event.name)
-            dtypes[event.run] |= {event.dtype} if event.pattern == COPIED_INTO else set()
+            if event.pattern == COPIED_INTO:
+                dtypes[event.run].add(event.dtype)
     return tuple(
         BufferCopies(
             run=run.key,
             dtypes=len(dtypes[run.key]),
-            cost=_cost(run) if named[run.key][COPIED_INTO] else NONE_COPIED,
+            cost=_cost(run, named[run.key][COPIED_INTO]),
             **{pattern: tuple(names) for pattern, names in named[run.key].items()},
         )
         for run in evidence.runs
@@ -96,11 +94,15 @@ def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
 
 
 @m.skippable
-def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
+def _cost(run: RunEvidence, copied: Sequence[str]) -> CopyCost | m.Skipped:
+    if not copied:
+        return NONE_COPIED
     steps = len(m.known(run.record.trace).step_us)
     columns = m.known(run.trace()).columns
-    work = m.known(run.once(launched_in_trace))
-    return cost(columns, work if run.whole.device == "cuda" else None, steps=steps)
+    work: Launched | None = m.known(run.once(launched_in_trace))
+    if run.whole.device != "cuda":
+        work = None
+    return cost(columns, work, steps=steps)
 
 
 def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
@@ -124,13 +126,7 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     total_ns = columns.lasted_ns(every)
     if not total_ns:
         return m.Skipped("nothing ran on the GPU in the traced steps")
-    spent_ns = columns.lasted_ns(ours)
-    return CopyCost(
-        kernels=kernels / steps,
-        duration_us=spent_ns / steps / 1000,
-        share=spent_ns / total_ns,
-        measured_in=m.PassName.TRACE,
-    )
+    return CopyCost(kernels=kernels / steps, share=columns.lasted_ns(ours) / total_ns)
 
 
 # from so many copy kernels a step, and more than dtypes, one _foreach_copy_ a dtype pays
@@ -179,7 +175,7 @@ class Seen:
             run.key
             for run in self.runs
             if isinstance(run.memory, m.MemorySummary)
-            and not isinstance(run.memory.syncs_per_step, m.Skipped)
+            and isinstance(run.memory.syncs_per_step, float | int)
         ]
         # With at least one compiled graph, whose records are whole.
         whole = self.looked_for(graph_breaks.GRAPH_BREAK)
@@ -187,7 +183,7 @@ class Seen:
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
         self.eager_calls: list[int | m.Skipped] = []
         for run in self.runs:
-            if isinstance(run.compile, m.Skipped):
+            if not isinstance(run.compile, m.CompileSummary):
                 continue
             made_a_graph = any(not one.fail_reason for one in run.compile.compilations)
             if run.key in whole and made_a_graph:
@@ -204,10 +200,7 @@ class Seen:
                 graph.cuda_graphs for graph in records.graphs
             ):
                 self.requested.append(record.key)
-            memory = record.memory
-            if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
-                continue
-            if any(sync.operator == "cond" for sync in memory.syncs.records):
+            if any(sync.operator == "cond" for sync in _syncs(record)):
                 self.conds.append(record.key)
 
     def of(self, *rules: m.Rule) -> list[m.Finding]:
@@ -257,8 +250,14 @@ class Seen:
         if not self.requested:
             return "no run requested CUDA graphs (mode reduce-overhead or max-autotune)"
         replays = (kernels.graph_launches for kernels in self.kernels.values())
-        replayed = any(isinstance(count, int) and count for count in replays)
-        return "" if replayed else "no CUDA graph was replayed in TRACE"
+        if any(isinstance(count, int) and count for count in replays):
+            return ""
+        return "no CUDA graph was replayed in TRACE"
+
+
+@m.otherwise(())
+def _syncs(run: m.RunRecord) -> Sequence[m.SyncRecord]:
+    return m.known(m.known(run.memory).syncs).records
 
 
 def checklist(
@@ -299,23 +298,29 @@ Question = Callable[[Seen], Answer]
 
 def judged(id_: str, title: str, answer: Answer) -> m.ChecklistItem:
     passed, unseen, against, failed = answer
-    status = m.PracticeStatus.NOT_OBSERVED if unseen else m.PracticeStatus.PASS
-    evidence = unseen or passed
+    status, evidence = m.PracticeStatus.PASS, passed
     if against or failed:
         status = m.PracticeStatus.FAIL
         reasons = [*failed]
         for first in against[:1]:  # its message; the others are behind the links
-            where = f" ({first.run.slug})" if first.run else ""
-            more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
-            reasons.append(f"{first.rule}: {first.message}{where}{more}")
+            reason = f"{first.rule}: {first.message}"
+            if first.run:
+                reason += f" ({first.run.slug})"
+            if len(against) > 1:
+                reason += f", and {plural(len(against) - 1, 'finding')} more"
+            reasons.append(reason)
         evidence = "; ".join(reasons)
+    elif unseen:
+        status, evidence = m.PracticeStatus.NOT_OBSERVED, unseen
     marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-    return m.ChecklistItem(id=id_, title=title, status=status, evidence=evidence, findings=marks)
+    return m.ChecklistItem(id_, title, status, evidence, marks)
 
 
 def _named(runs: Iterable[m.RunKey]) -> str:
     names = tuple(dict.fromkeys(key.slug for key in runs))
-    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"
+    if len(names) > NAMED:
+        return f"{len(names)} runs"
+    return ", ".join(names)
 
 
 # ---------------------------------------------------------------- for CUDA graphs
@@ -330,62 +335,61 @@ def _allocated_once(seen: Seen) -> Answer:
     ]
     moved = sum(any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    buffers = f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
+    passed = (
+        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
+        "in the runs watched after warm-up"
+    )
+    if declared:
+        passed += f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
     # Of inputs at new addresses nobody knows whether they are new batches or replaced buffers.
-    unclear = ""
-    if moved:
-        unclear = (
+    unseen = seen.unwatched
+    if moved and not unseen:
+        unseen = (
             f"{plural(moved, 'input')} of {seen.watched_graphs} moved after warm-up: new batches, "
             "or buffers that are replaced"
         )
     against = seen.of(addresses.UNSTABLE)
-    carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
-    return Answer(
-        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
-        f"in the runs watched after warm-up{buffers if declared else ''}",
-        seen.unwatched or unclear,
-        against,
-        [
-            *carried,
-            *(
-                f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
-                for one in seen.buffers
-                if one.rebound
-            ),
-        ],
-    )
+    replaced = [(one.rebound, one.run) for one in seen.buffers]
+    if not against:
+        replaced = [*((_carried(run), run.key) for run in seen.tensors), *replaced]
+    failed = [
+        f"{', '.join(names)} replaced by a new tensor in {run.slug}"
+        for names, run in replaced
+        if names
+    ]
+    return Answer(passed, unseen, against, failed)
 
 
-def _carried(run: RunTensors) -> str:
+def _carried(run: RunTensors) -> tuple[str, ...]:
     """Name what one call takes from an earlier one at a new address, which a script's owner is told
-    nowhere else; empty where there is nothing. What another graph made is no state: a step may end
-    between a generator and its discriminator."""
+    nowhere else. What another graph made is no state: a step may end between a generator and its
+    discriminator."""
     names = dict.fromkeys(
         said(tensor.name)
         for graph, tensor, held in addresses.passed_inputs(run)
         if run.steady(held.moved)
         and any(maker.partition(" ")[0] == graph.compile_id for maker in held.made_before)
     )
-    return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
+    return tuple(names)
 
 
 def _no_writes_inside(seen: Seen) -> Answer:
     """A script's findings are about CUDA graphs alone; what it writes to is named here."""
     written = [event for run in seen.tensors for event in mutations.writes(run)]
     moving = [event for event in written if event.kind != mutations.FIXED]
-    fixed = (
-        "only to inputs with fixed addresses" if written else "to no argument or captured tensor"
-    )
+    where = "to no argument or captured tensor"
+    if written:
+        where = "only to inputs with fixed addresses"
     if moving:
-        fixed += " or in a library's function, as an optimizer's"
+        where += " or in a library's function, as an optimizer's"
     against = seen.of(mutations.INPUT_MUTATED)
     words = dict.fromkeys(
         f"{event.function} writes to {', '.join(event.names)} ({event.run.slug})"
         for event in moving
-        if event.in_project
+        if event.in_project and not against
     )
-    failed = () if against else tuple(words)[:NAMED]
-    return Answer(f"{seen.watched_graphs} wrote {fixed}", seen.unwatched, against, failed)
+    passed = f"{seen.watched_graphs} wrote {where}"
+    return Answer(passed, seen.unwatched, against, tuple(words)[:NAMED])
 
 
 def _captured_by_reference(seen: Seen) -> Answer:
@@ -409,15 +413,17 @@ def _copied_outside(seen: Seen) -> Answer:
         if names
     ]
     copied = [one for one in buffers if one.copied]
-    none = "no declared buffer is written to" if buffers else NO_BUFFERS
-    if copied:
-        none = ""
+    unseen = ""
+    if not buffers:
+        unseen = NO_BUFFERS
+    elif not copied:
+        unseen = "no declared buffer is written to"
     names = {name for one in copied for name in one.copied}
     passed = (
         f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside "
         f"compiled code, in {_named(one.run for one in copied)}"
     )
-    return Answer(passed, none, failed=bad)
+    return Answer(passed, unseen, failed=bad)
 
 
 def _steps_marked(seen: Seen) -> Answer:
@@ -427,14 +433,14 @@ def _steps_marked(seen: Seen) -> Answer:
     marked = [
         f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number
     ]
-    watched = {*seen.requested} & {run.key for run in seen.tensors}
-    return Answer(
-        f"none kept; {', '.join(marked)}"
-        if marked
-        else "none kept (cudagraph_mark_step_begin() not called)",
-        seen.no_replay or ("" if watched else seen.unwatched),
-        [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
-    )
+    passed = "none kept (cudagraph_mark_step_begin() not called)"
+    if marked:
+        passed = f"none kept; {', '.join(marked)}"
+    unseen = seen.no_replay
+    if {*seen.requested}.isdisjoint(run.key for run in seen.tensors):
+        unseen = unseen or seen.unwatched
+    against = [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held]
+    return Answer(passed, unseen, against)
 
 
 def _no_reads_inside(seen: Seen) -> Answer:
@@ -447,15 +453,17 @@ def _no_reads_inside(seen: Seen) -> Answer:
 
 def _cuda_graphs_tried(seen: Seen) -> Answer:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
-    if requested := seen.requested:
-        passed = f"CUDA graphs were requested in {_named(requested)}"
-        return Answer(passed, "" if seen.on_cuda else NO_CUDA_GRAPHS)
     rules = device_idle.RULES
-    return Answer(
-        f"the GPU is busy for most of the step in {_named(seen.looked_for(*rules))}",
-        seen.missing(*rules) if seen.on_cuda else NO_CUDA_GRAPHS,
-        seen.of(*rules),
-    )
+    passed = f"the GPU is busy for most of the step in {_named(seen.looked_for(*rules))}"
+    unseen = seen.missing(*rules)
+    against = seen.of(*rules)
+    if seen.requested:
+        passed = f"CUDA graphs were requested in {_named(seen.requested)}"
+        unseen = ""
+        against = []
+    if not seen.on_cuda:
+        unseen = NO_CUDA_GRAPHS
+    return Answer(passed, unseen, against)
 
 
 # ---------------------------------------------------------------- for torch.compile
@@ -493,23 +501,26 @@ def _static_shapes(seen: Seen) -> Answer:
     ]
     going_on = tuple(filter(_goes_on_for_a_size, for_sizes))
     again = [found for found in recompiles.diagnose(going_on) if found.level is not m.Level.NOTE]
-    unseen = "sizes changed in a few calls only" if for_sizes else ""
-    counted = sum(calls for calls in seen.eager_calls if isinstance(calls, int))
-    if counted:
+    counts = [calls for calls in seen.eager_calls if isinstance(calls, int)]
+    unseen = ""
+    if any(counts):
         unseen = (
-            f"{plural(counted, 'call')} of compiled functions ran eagerly, with sizes that nobody "
-            "saw"
+            f"{plural(sum(counts), 'call')} of compiled functions ran eagerly, with sizes that "
+            "nobody saw"
         )
-    elif any(isinstance(calls, m.Skipped) for calls in seen.eager_calls):
+    elif len(counts) < len(seen.eager_calls):
         unseen = "how often compiled functions ran eagerly is not known"
+    elif for_sizes:
+        unseen = "sizes changed in a few calls only"
     return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
 
 
 def _whole_graphs(seen: Seen) -> Answer:
     by_torch = sum(finding.made_by_torch and _compiles(finding) for finding in seen.findings)
-    beside = f" besides {plural(by_torch, 'break')} that torch makes on purpose" if by_torch else ""
-    broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
-    return _in_compiled(seen, f"no graph break and no skipped frame{beside}", broken)
+    passed = "no graph break and no skipped frame"
+    if by_torch:
+        passed += f" besides {plural(by_torch, 'break')} that torch makes on purpose"
+    return _in_compiled(seen, passed, seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME))
 
 
 def _no_dynamic_shapes(seen: Seen) -> Answer:
@@ -517,8 +528,9 @@ def _no_dynamic_shapes(seen: Seen) -> Answer:
     tensor's."""
     symbolic = []
     for run in seen.evidence.recording.runs:
-        records = () if isinstance(run.records, m.Skipped) else run.records.records
-        symbols = [record.metadata.get("create_symbol") for record in records]
+        if not isinstance(run.records, m.CompileRecords):
+            continue
+        symbols = [record.metadata.get("create_symbol") for record in run.records.records]
         sources = [str(symbol.get("source")) for symbol in symbols if isinstance(symbol, dict)]
         if any(".size()" in source for source in sources):
             what_to_do = "right if they change, else torch.compile(dynamic=False)"
@@ -570,14 +582,17 @@ def _plain_checkpoints(seen: Seen) -> Answer:
                 f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}"
             )
     passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
-    unseen = "" if lines else "no checkpoint was seen"
+    unseen = ""
+    if not lines:
+        unseen = "no checkpoint was seen"
     return _in_compiled(seen, passed, failed=failed, unseen=unseen)
 
 
 def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compilation]:
     """Without what belongs to the first calls of a module, as the list of recompiles says."""
-    again = () if isinstance(compiled.recompiles, m.Skipped) else compiled.recompiles
-    warm = {(each.compile_id, each.call) for each in again if not each.steady}
+    warm = set()
+    if not isinstance(compiled.recompiles, m.Skipped):
+        warm = {(each.compile_id, each.call) for each in compiled.recompiles if not each.steady}
     late = (each for each in compiled.compilations if (each.call or 0) >= steady_from)
     return [each for each in late if (each.compile_id, each.call) not in warm]
 
@@ -589,9 +604,9 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
     late = []
     for run in seen.runs:
         made, record = run.compile, recorded[run.key]
-        if run.key not in told_apart or isinstance(made, m.Skipped):
+        if not (isinstance(made, m.CompileSummary) and isinstance(record, m.CompilePass)):
             continue
-        if isinstance(record, m.Skipped) or any(one.call is None for one in made.compilations):
+        if run.key not in told_apart or any(one.call is None for one in made.compilations):
             continue
         warm.append(run.key)
         compilations = _after_warm_up(made, record.steady_from)
@@ -601,12 +616,17 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
                 many = plural(number, "step")
                 late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
+    if against:
+        late = []
+    unseen = ""
+    if not warm:
+        unseen = seen.missing(*recompiles.RULES) or "nothing was compiled"
     return Answer(
         "no function was compiled in two steps after warm-up and the first steps of its module "
         f"in {_named(warm)}",
-        "" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
+        unseen,
         against,
-        () if against else late[:1],
+        late[:1],
     )
 
 
@@ -619,11 +639,11 @@ def _mixed_precision(seen: Seen) -> Answer:
     }
     slow = (matmul_precision.FLOAT32_ON_CUDA_CORES, matmul_precision.NO_AUTOCAST)
     ids = [rule.id for rule in slow]
-    unseen = "" if any(in_half.values()) else "float32 matmuls are too small a part of the step"
+    unseen = seen.missing(*slow)
     if not seen.on_cuda:
         unseen = "not applicable on a CPU"
-    elif why := seen.missing(*slow):
-        unseen = why
+    elif not unseen and not any(in_half.values()):
+        unseen = "float32 matmuls are too small a part of the step"
     against = [
         found
         for found in seen.findings
@@ -636,8 +656,9 @@ def _mixed_precision(seen: Seen) -> Answer:
 def _measured_against_eager(seen: Seen) -> Answer:
     timed = (run.key for run in seen.runs if isinstance(run.step, m.Spread))
     both = [key for key in timed if key.strategy in seen.timed_in_eager]
-    unseen = "" if both else "no compiled run was also timed in eager"
-    return Answer(f"TIMING has both for {_named(both)}", unseen)
+    if not both:
+        return Answer("", "no compiled run was also timed in eager")
+    return Answer(f"TIMING has both for {_named(both)}")
 
 
 # ---------------------------------------------------------------- for torch.cond
@@ -649,11 +670,14 @@ def _cond(kind: str | None, refuses: str, otherwise: str) -> Question:
     def answer(seen: Seen) -> Answer:
         refused = _refused(seen)
         at = {_at(event) for event in refused if event.kind == kind}
-        none = "" if seen.conds or refused else NO_COND
-        unseen = none or f"torch refused the branches {otherwise}"
+        unseen = NO_COND
+        if seen.conds or at:
+            unseen = seen.missing(aliases.COND)
+        elif refused:
+            unseen = f"torch refused the branches {otherwise}"
         return Answer(
             f"torch compiled it in {_named(seen.conds)}, and it refuses {refuses}",
-            seen.missing(aliases.COND) if seen.conds or at else unseen,
+            unseen,
             [finding for finding in seen.of(aliases.COND) if _at(finding) in at],
         )
 
@@ -666,14 +690,16 @@ def _refused(seen: Seen) -> list[aliases.Alias]:
 
 def _cond_costs_cuda_graphs(seen: Seen) -> Answer:
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
-    unseen = "" if seen.conds or _refused(seen) else NO_COND
-    if not unseen and not seen.on_cuda:
+    unseen = seen.missing(*lost_by)
+    if not seen.conds and not _refused(seen):
+        unseen = NO_COND
+    elif not seen.on_cuda:
         unseen = f"{NO_CUDA_GRAPHS}; on a GPU they leave torch.cond out"
-    elif not unseen and not set(seen.requested) & set(seen.conds):
+    elif {*seen.requested}.isdisjoint(seen.conds):
         unseen = "no run with torch.cond requested CUDA graphs"
     return Answer(
         f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none",
-        unseen or seen.missing(*lost_by),
+        unseen,
         [finding for finding in seen.of(*lost_by) if finding.run in seen.conds],
     )
 
@@ -682,20 +708,24 @@ def _cond_costs_cuda_graphs(seen: Seen) -> Answer:
 
 
 def _device_profiled(seen: Seen) -> Answer:
-    untraced = "no run has a trace with GPU events" if seen.on_cuda else "this is a CPU run"
-    traced = f"{m.PassName.TRACE.upper()} has the GPU kernels of {_named(seen.kernels)}"
-    return Answer(traced, "" if seen.kernels else untraced)
+    if seen.kernels:
+        return Answer(f"TRACE has the GPU kernels of {_named(seen.kernels)}")
+    if seen.on_cuda:
+        return Answer("", "no run has a trace with GPU events")
+    return Answer("", "this is a CPU run")
 
 
 def _reads_weighed(seen: Seen) -> Answer:
     slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
     faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]
-    undecided = next(
-        (one.text for one in seen.trade_offs), "the workload declares no alternatives to compare"
-    )
+    unseen = ""
+    if not seen.trade_offs:
+        unseen = "the workload declares no alternatives to compare"
+    elif not faster:
+        unseen = seen.trade_offs[0].text
     return Answer(
         "; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in faster),
-        "" if faster else undecided,
+        unseen,
         failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in slower],
     )
 
@@ -705,9 +735,12 @@ def _expensive_parts_compiled(seen: Seen) -> Answer:
         key: [one.total_us for one in kernels.by_region] for key, kernels in seen.kernels.items()
     }
     shares = {key: 1 - sum(us[:-1]) / sum(us) for key, us in in_regions.items() if sum(us)}
+    if not shares:
+        return Answer("", "only a GPU trace shows what was launched where")
     eager = {key: share for key, share in shares.items() if share > EAGER_SHARE}
-    unseen = "" if shares else "only a GPU trace shows what was launched where"
-    return Answer(_outside(shares), unseen, failed=[_outside(eager)] if eager else [])
+    if eager:
+        return Answer("", failed=[_outside(eager)])
+    return Answer(_outside(shares))
 
 
 def _outside(shares: Mapping[m.RunKey, float]) -> str:
@@ -731,17 +764,21 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> Answer
     costs = [
         (one.run.slug, one, one.cost)
         for one in buffers
-        if one.copied and not isinstance(one.cost, m.Skipped)
+        if one.copied and isinstance(one.cost, CopyCost)
     ]
-    skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
-    on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
+    skipped = (one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped))
+    unseen = ""
+    if not costs:
+        unseen = next(skipped, NO_BUFFERS)
+    elif not on_cuda:
+        unseen = "a CPU launches no kernels: one copy or several cost the same"
     return Answer(
         "; ".join(
-            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step "
+            f"{slug}: {plural(cost.kernels, 'copy', 'copies')} per step "
             f"for {plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
             for slug, one, cost in costs
         ),
-        on_cpu if costs else next(iter(skipped), NO_BUFFERS),
+        unseen,
         failed=[
             f"{slug}: {plural(round(cost.kernels), 'copy', 'copies')} per step for "
             f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the "

@@ -106,44 +106,49 @@ def _lacking(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
 
 def _alone(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
     """Say where one rank waits whose others left nothing."""
-    for run, groups in known if len(known) == 1 else ():
-        for group, calls in groups.items():
-            number = _next(run, group)
-            if number in calls and _waits(run, group, number, calls[number]):
-                return (
-                    f"{_rank(run)} waits in {_words(run, calls[number])}, collective {number:,}; "
-                    "no other rank left its collectives"
-                )
+    if len(known) != 1:
+        return ""
+    ((run, groups),) = known
+    for group, calls in groups.items():
+        number = _next(run, group)
+        if number in calls and _waits(run, group, number, calls[number]):
+            return (
+                f"{_rank(run)} waits in {_words(run, calls[number])}, collective {number:,}; "
+                "no other rank left its collectives"
+            )
     return ""
 
 
 def _next(run: RunEvidence, group: str) -> int:
     """The number of the first collective that has not ended."""
+    return _order(run).completed.get(group, 0) + 1
+
+
+def _order(run: RunEvidence) -> m.CollectiveOrder:
+    """Only runs that left one come here."""
     order = run.record.collectives
-    return order.completed.get(group, 0) + 1 if order is not None else 1
+    assert order is not None
+    return order
 
 
 def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:
     """Tell whether a run ended inside of a call, as far as is known."""
-    order = run.record.collectives
     ended = run.record.exit
     if ended.failure is not None:  # to gloo, a collective that raised is over
         at = ended.failure.location
         return any((frame.file, frame.line) == (at.file, at.line) for frame in call.frames)
-    waited_s = order.waits_s.get(group, 0.0) if order is not None else 0.0
-    if number != _next(run, group) or waited_s < LONG_S:
+    if number != _next(run, group) or _order(run).waits_s.get(group, 0.0) < LONG_S:
         return False
     return ended.outcome in (*STOPPED, m.Outcome.KILLED)
 
 
 def _rank(run: RunEvidence) -> str:
-    order = run.record.collectives
-    return f"rank {order.rank}" if order is not None else run.key.slug
+    return f"rank {_order(run).rank}"
 
 
 def _words(run: RunEvidence, call: m.CollectiveCall) -> str:
-    sizes = [str(list(size)) if size else "one number" for size in call.sizes[:2]]
+    sizes = ", ".join(str([*size] or "one number") for size in call.sizes[:2])
     # The program's own line, else the innermost that is known.
     own = [frame for frame in call.frames if run.source.project.holds(frame.file)]
     at = "".join(f" ({PurePath(f.file).name}:{f.line})" for f in [*own, *call.frames][:1])
-    return f"{call.operation} of {', '.join(sizes) or 'nothing'}{at}"
+    return f"{call.operation} of {sizes or 'nothing'}{at}"

@@ -17,27 +17,34 @@ MARGIN = 1.25  # of a budget, for peaks that were not seen
 def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     """A device has a count of its own; on a CPU the whole process's memory stands for it."""
     memory = m.known(run.record.memory)
-    unseen = _why_no_reads(run)
     events = run.whole.once(syncs.collect)
-    on_gpu = run.whole.device == "cuda"
     taken = _taken(run)
     beside = over = _beside_eager(run, _taken)
-    over_of = "taken" if on_gpu else "resident"
-    if on_gpu and isinstance(taken, m.Skipped):
-        over = _beside_eager(run, _allocated)
-        over_of = "allocated"
-    overhead = None if isinstance(beside, m.Skipped) else tier(beside.share_over)
+    taken_on_gpu: int | m.Skipped = _ON_A_CPU
+    over_of = "resident"
+    if run.whole.device == "cuda":
+        taken_on_gpu = taken
+        over_of = "taken"
+        if isinstance(taken, m.Skipped):
+            over = _beside_eager(run, _allocated)
+            over_of = "allocated"
+    unseen = _why_no_reads(run)
+    syncs_per_step: m.Figure = m.Skipped(unseen)
+    reads = {}
+    if not unseen:
+        syncs_per_step = syncs.syncs_per_step(events, run.key)
+        reads = syncs.reads_by_finding(events, run.key)
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
         over_eager_bytes=_bytes_over(over),
         over_eager_of=over_of,
-        taken_bytes=taken if on_gpu else _ON_A_CPU,
+        taken_bytes=taken_on_gpu,
         of_eager=_of_eager(beside),
-        tier=overhead,
+        tier=_tier(beside),
         budget_bytes=_budget(taken),
-        syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
-        reads={} if unseen else syncs.reads_by_finding(events, run.key),
+        syncs_per_step=syncs_per_step,
+        reads=reads,
     )
 
 
@@ -45,7 +52,9 @@ def tier(over: float) -> m.MemoryTier:
     """``over``: what a run takes over eager mode, as a share of what that takes."""
     if over < LOW:
         return m.MemoryTier.LOW
-    return m.MemoryTier.MODERATE if over < MODERATE else m.MemoryTier.HIGH
+    if over < MODERATE:
+        return m.MemoryTier.MODERATE
+    return m.MemoryTier.HIGH
 
 
 def _why_no_reads(run: RunEvidence) -> str:
@@ -53,8 +62,9 @@ def _why_no_reads(run: RunEvidence) -> str:
     watched = run.once(witnesses.WITNESSES[m.Witness.READS])
     if isinstance(watched, m.Skipped):
         return watched.reason
-    script = run.record.script
-    return "the program has no steps to count" if script and script.is_one_window else ""
+    if run.record.script is not None and run.record.script.is_one_window:
+        return "the program has no steps to count"
+    return ""
 
 
 class _Beside(NamedTuple):
@@ -85,13 +95,18 @@ def _budget(taken_bytes: int | m.Skipped) -> int:
     return round(m.known(taken_bytes) * MARGIN)
 
 
+@m.otherwise(None)
+def _tier(beside: _Beside | m.Skipped) -> m.MemoryTier:
+    return tier(m.known(beside).share_over)
+
+
 @m.skippable
 def _beside_eager(
     run: RunEvidence, peak: Callable[[RunEvidence], int | m.Skipped]
 ) -> _Beside | m.Skipped:
     if run.key.is_eager:
         return m.Skipped("this is the eager run")
-    eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
+    eager = run.whole.run(m.RunKey(run.key.strategy, m.EAGER))
     if eager is None:
         return m.Skipped(f"{run.key.strategy} was not run in mode eager")
     own = m.known(peak(run))

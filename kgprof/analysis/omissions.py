@@ -16,26 +16,26 @@ def omissions(recording: m.Recording, reports: m.Runs) -> tuple[m.Omission, ...]
     header = recording.header
     on_a_card = header.plan.device == "cuda" and not header.options.for_a_gate
     of_all = (
-        ("the runs that had not started", "kgprof was interrupted" if header.interrupted else ""),
+        ("the runs that had not started", header.interrupted and "kgprof was interrupted"),
         ("vector-ISA probe", header.plan.vector_isa_probe_s),
         ("the GPU's peak rates", on_a_card and recording.ceilings),
         ("comparison of results", recording.agreement),
     )
     of_runs = (
-        m.Omission(what=what, reason=reason, run=run.key)
+        m.Omission(what, reason, run.key)
         for run, report in zip(recording.runs, reports, strict=True)
         for what, reason in _reasons(_gaps(run, report))
     )
-    return (*(m.Omission(what=what, reason=reason) for what, reason in _reasons(of_all)), *of_runs)
+    return (*(m.Omission(*gap) for gap in _reasons(of_all)), *of_runs)
 
 
 def _reasons(gaps: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str]]:
     """Why each is not there: it is Skipped, or the reason itself; whatever else it is, nothing is
     missing."""
     for what, value in gaps:
-        reason = value.reason if isinstance(value, m.Skipped) else value
-        if reason and isinstance(reason, str):
-            yield what, reason
+        match value:
+            case m.Skipped(reason=reason) | (str() as reason) if reason:
+                yield what, reason
 
 
 def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:

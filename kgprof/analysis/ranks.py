@@ -20,7 +20,7 @@ from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.structured_trace import RunTrace
-from kgprof.wording import and_more, figure, plural, short_name
+from kgprof.wording import and_more, clause, figure, plural, short_name
 
 Graph = tuple[str, str]  # compile id, function and place
 
@@ -71,7 +71,10 @@ def _said(
     for graph in mine[:NAMED]:
         having = [rank for other, rank in ranks.items() if graph in compiled[other]]
         compile_id, place = graph
-        who = f"rank{'s' if len(having) > 1 else ''} {', '.join(map(str, having))} of {len(ranks)}"
+        who = "rank"
+        if len(having) > 1:
+            who = "ranks"
+        who += f" {', '.join(map(str, having))} of {len(ranks)}"
         yield f"compiled on {who} only: {compile_id} of {place}{compiled[key][graph]}"
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
@@ -128,9 +131,12 @@ def rank_balance(
     waits = collectives.matched(
         [run.once(collectives.of_run) for run in runs], [load.rank for load in ranks]
     )
+    rows: tuple[m.CollectiveWait, ...] | m.Skipped
     if isinstance(waits, m.Skipped):
+        rows = waits
         judged = _straggler(ranks, waits.reason)
     else:
+        rows = waits.rows
         bare_us = {run.key: _bare_us(run) for run in runs}
         compiling = {run.key for run in runs if _compiles_in_trace(run.record)}
         of_groups = [
@@ -146,7 +152,7 @@ def rank_balance(
         cause=judged.cause,
         last=judged.last,
         text=judged.text,
-        collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
+        collectives=rows,
         left_out=tuple(left_out),
     )
 
@@ -165,7 +171,7 @@ class _Judged(m.Model, kw_only=False):
     last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
 
 
-class _Last(m.Model):
+class _Last(m.Model, kw_only=False):
     """The rank of a process group that comes last, and what that costs the others."""
 
     load: m.RankLoad
@@ -188,7 +194,9 @@ class _Last(m.Model):
 
     @property
     def per(self) -> str:
-        return "in the only traced step" if self.steps == 1 else "per traced step"
+        if self.steps == 1:
+            return "in the only traced step"
+        return "per traced step"
 
     @property
     def part(self) -> str:
@@ -197,22 +205,22 @@ class _Last(m.Model):
         return f"{waited} of {step} ms {self.per}"
 
 
+@m.otherwise(None)
 def _bare_us(run: RunEvidence) -> float | None:
     timed = run.record.timing
     if isinstance(timed, m.TimingPass) and timed.every_us:
         return median(timed.every_us)
-    traced = run.record.trace
-    return None if isinstance(traced, m.Skipped) else traced.bare_us
+    return m.known(run.record.trace).bare_us
 
 
+@m.otherwise(False)
 def _compiles_in_trace(run: m.RunRecord) -> bool:
     """Whether torch compiled in the traced steps, which begin behind the one that starts the
     profiler."""
-    if isinstance(run.compile, m.Skipped) or isinstance(run.trace, m.Skipped):
-        return False
-    first = len(run.compile.call_us) + 1
-    traced = range(first, first + len(run.trace.step_us))
-    return not {*traced}.isdisjoint(run.compile.compiled_in)
+    compiled = m.known(run.compile)
+    first = len(compiled.call_us) + 1
+    traced = range(first, first + len(m.known(run.trace).step_us))
+    return not {*traced}.isdisjoint(compiled.compiled_in)
 
 
 def _of_group(
@@ -234,21 +242,11 @@ def _of_group(
     # What a rank waits in another process group is not waited for this one.
     waited_us = min(exposed_us, float(np.median(np.delete(means_us, place)) - means_us[place]))
     last = _Last(
-        load=members[place],
-        others=others,
-        everybody=len(members) == len(ranks),
-        steps=group.waits_us.shape[1],
-        waited_us=waited_us,
+        members[place], others, len(members) == len(ranks), group.waits_us.shape[1], waited_us
     )
     costs = waited_us >= LATE_FROM * last.load.step_us
-    recompiled = _compiled_alone(last, findings) if last.load.run in compiling else ""
-    if costs and recompiled:
-        return _Judged(
-            recompiled,
-            waited_us,
-            straggler=last.load.run,
-            cause=m.LateCause.COMPILING,
-        )
+    if costs and last.load.run in compiling and (text := _compiled_alone(last, findings)):
+        return _Judged(text, waited_us, last.load.run, m.LateCause.COMPILING)
     if not costs or not _is_always_last(group.waits_us, place):
         return _Judged(_nobody(last, group.waits_us, place), float(means_us.max()))
     cause, why = _cause(last, kernels)
@@ -264,13 +262,11 @@ def _of_group(
             last=last.load.run,
         )
     share = f"{waited_us / last.load.step_us:.0%}"
-    return _Judged(
+    text = (
         f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
-        f"{why.words}: {why.figures}{why.most}{f'; {code}' if code else ''}",
-        waited_us,
-        straggler=last.load.run,
-        cause=cause,
+        f"{why.words}: {why.figures}{why.most}{clause('; ', code)}"
     )
+    return _Judged(text, waited_us, last.load.run, cause)
 
 
 def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
@@ -285,7 +281,9 @@ def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
             f"no rank is late in every step: rank {last.load.rank} came last in {came_last} of "
             f"{plural(last.steps, 'step')}, and they wait on average up to {waits} for each other"
         )
-    has = "has" if len(last.others) == 1 else "have"
+    has = "have"
+    if len(last.others) == 1:
+        has = "has"
     return (
         f"no rank is late: {last.who} on average up to {waits} for rank {last.load.rank}, "
         f"and {has} other work meanwhile"
@@ -307,7 +305,7 @@ def _compiled_alone(last: _Last, findings: m.Findings) -> str:
     compiled = [each for each in findings if each.rule in RECOMPILES]
     alone = _alone(last.load, compiled, lambda each: (each.rule, each.location))
     who = f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}"
-    return f"{who}: {alone}" if alone else ""
+    return clause(f"{who}: ", alone)
 
 
 def _alone(late: m.RankLoad, findings: m.Findings, about: Callable[[m.Finding], object]) -> str:
@@ -316,18 +314,19 @@ def _alone(late: m.RankLoad, findings: m.Findings, about: Callable[[m.Finding], 
     elsewhere = {about(each) for each in findings if each.run != late.run}
     for each in findings:
         if each.run == late.run and about(each) not in elsewhere:
-            at = f" (line {each.location.line})" if each.location is not None else ""
-            return f"{each.message}{at}"
+            line = each.location and each.location.line
+            return f"{each.message}{clause(' (line ', line, ')')}"
     return ""
 
 
 def _function(found: m.Finding) -> tuple[str, str] | None:
     """On two ranks, its longest line need not be the same."""
-    place = found.location
-    return (place.file, place.function) if place is not None else None
+    if found.location is None:
+        return None
+    return found.location.file, found.location.function
 
 
-class _Why(m.Model):
+class _Why(m.Model, kw_only=False):
     """What takes the last rank longer than the others."""
 
     more_us: float  # than the median of them, in a step
@@ -378,24 +377,21 @@ def _on_gpu(kernels: m.Kernels) -> bool:
     return isinstance(kernels, m.KernelBreakdown) and kernels.device == "cuda"
 
 
+@m.otherwise(None)
 def _cpu_longer_us(last: _Last, kernels: Kernels) -> float | None:
     """How much longer in a step the CPU of the last rank works than those of the others; None where
     the traces do not show what the CPUs did."""
-    mine = _cpu_us(kernels[last.load.run])
-    theirs = [each for load in last.others if (each := _cpu_us(kernels[load.run])) is not None]
-    if mine is None or len(theirs) < len(last.others):
+    traces = [kernels[load.run] for load in (last.load, *last.others)]
+    if not all(map(_on_gpu, traces)):
         return None
+    mine, *theirs = map(_cpu_us, traces)
     return max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
 
 
-def _cpu_us(kernels: m.Kernels) -> tuple[float, float] | None:
+def _cpu_us(kernels: m.Kernels) -> tuple[float, float]:
     """Microseconds per traced step in which the CPU worked and did not wait for the GPU: with, and
-    without, what nothing in the trace names. None where that is not known, or on a CPU."""
-    if isinstance(kernels, m.Skipped) or kernels.device != "cuda":
-        return None
-    times = kernels.host_time
-    if isinstance(times, m.Skipped):
-        return None
+    without, what nothing in the trace names."""
+    times = m.known(m.known(kernels).host_time)
     parts = {part.name: part.mean_us for part in times.parts}
     worked_us = times.mean_us - parts.get(host_time.WAITING, 0.0)
     return worked_us, worked_us - parts.get(host_time.UNEXPLAINED, 0.0)
@@ -409,7 +405,7 @@ def _cause(last: _Last, kernels: Kernels) -> tuple[m.LateCause, _Why]:
         mine = value(last.load)
         theirs = median(value(load) for load in last.others)
         figures = f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
-        return _Why(more_us=mine - theirs, words=words, figures=figures)
+        return _Why(mine - theirs, words, figures)
 
     waits = "it spends longer in Python between operators"
     if _on_gpu(kernels[last.load.run]):
@@ -446,12 +442,10 @@ def _grew_most(last: _Last, kernels: Kernels, more_us: float, *, copies: bool) -
 
 def _by_name(load: m.RankLoad, kernels: m.Kernels, *, copies: bool) -> dict[str, float]:
     """Microseconds in a step."""
-    if isinstance(kernels, m.Skipped):
-        return {}
     not_work = (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
     return {
         row.name: row.total_us / load.steps
-        for row in kernels.rows
+        for row in m.known(kernels).rows
         if row.kind not in not_work and (row.generator == "memcpy") == copies
     }
 

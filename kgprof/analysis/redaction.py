@@ -199,13 +199,13 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
         name = re.escape(user)
-        in_a_path = (
+        find = (  # in a path
             rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
             rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
         )
-        anywhere = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"
-        plain = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
-        yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>", needs=user)
+        if len(user) >= _SHORTEST_NAME and not _is_a_word(user):
+            find = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"  # anywhere
+        yield Pattern(USERS, re.compile(find), "<user>", needs=user)
     for host in _longest_first(
         (*private.hosts, *(host.partition(".")[0] for host in private.hosts))
     ):
@@ -302,13 +302,17 @@ def redacted_text(
     """A graph or code as it may leave the machine."""
     root = header.plan.environment.source_root
     safe: m.CompiledText = _SourceLines(source, root).of(text)
-    return _walk(safe, Redactor(header.private, root=root)) if redact else safe
+    if redact:
+        safe = _walk(safe, Redactor(header.private, root=root))
+    return safe
 
 
 def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: bool) -> R:
     """As ``redacted`` does it for a Profile."""
     made = _SourceLines(source, report.environment.source_root).of(report)
-    return _identities_left_out(made, private)[0] if redact else made
+    if redact:
+        made, _ = _identities_left_out(made, private)
+    return made
 
 
 def _identities_left_out(report: R, private: m.PrivateNames) -> tuple[R, Counter[str]]:
@@ -350,8 +354,10 @@ def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
         follows = before.startswith("-") and "=" not in before and not word.startswith("-")
         if follows and (not equals or redactor.beside(before, word) == SECRET):
             put.append(redactor.beside(before, word))
+        elif equals:
+            put.append(f"{name}={redactor.beside(name, value)}")
         else:
-            put.append(f"{name}={redactor.beside(name, value)}" if equals else word)
+            put.append(word)
     return tuple(put)
 
 
@@ -368,7 +374,9 @@ def _walk(
     """The same value with every string replaced; what does not change stays the same object."""
     kind = type(value)
     if kind is str:  # an enum is a string too, and stays
-        return value if field in _IDENTITIES and _FINGERPRINT.fullmatch(value) else text(value)
+        if field in _IDENTITIES and _FINGERPRINT.fullmatch(value):
+            return value
+        return text(value)
     if location is not None and kind in (m.Location, m.ProjectSource, m.CompiledText):
         return location(value)
     if isinstance(value, msgspec.Struct):
@@ -377,15 +385,15 @@ def _walk(
             old = getattr(value, name)
             if type(old) not in _NO_TEXT and (new := _walk(old, text, name, location)) is not old:
                 changed[name] = new
-        return replace(value, **changed) if changed else value
-    if isinstance(value, tuple):
-        if _NO_TEXT.issuperset(map(type, value)):
-            return value
+        if changed:
+            return replace(value, **changed)
+    elif isinstance(value, tuple) and not _NO_TEXT.issuperset(map(type, value)):
         items = tuple(_walk(item, text, field, location) for item in value)
-        return (
-            items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-        )
-    return _walk_mapping(value, text, field) if isinstance(value, dict) else value
+        if any(new is not old for new, old in zip(items, value, strict=True)):
+            return items
+    elif isinstance(value, dict):
+        return _walk_mapping(value, text, field)
+    return value
 
 
 def _walk_mapping(
@@ -407,7 +415,9 @@ def _walk_mapping(
             and _NAME_ONLY.fullmatch(key)
         ):
             put[name] = text.beside(str(key), put[name])
-    return value if put == value else put
+    if put == value:
+        return value
+    return put
 
 
 # ---------------------------------------------------------------- source lines
@@ -451,19 +461,23 @@ class _SourceLines:
             if isinstance(place.text, m.Skipped):
                 return place
             numbers = range(1, len(place.text.splitlines()) + 1)
-            stays = min((self._stays(place.file, str(number)) for number in numbers), default=True)
-            gone = m.Skipped(f"left out by --include-source {self._wanted}")
-            return place if stays else replace(place, text=gone)
-        stays = not place.text or self._stays(place.file, str(place.line))
-        return place if stays else replace(place, text="")
+            stays = [self._stays(place.file, str(number)) for number in numbers]
+            gone: str | m.Skipped = m.Skipped(f"left out by --include-source {self._wanted}")
+        else:
+            stays = [not place.text or self._stays(place.file, str(place.line))]
+            gone = ""
+        if all(stays):
+            return place
+        return replace(place, text=gone)
 
     def _in_text(self, text: str) -> str:
-        if "\n" not in text and "  # " not in text and ", code: " not in text:
-            return text
         put = text
-        for pattern in (_FRAME, _BESIDE, _GENERATED):
-            put = pattern.sub(self._quoted, put)
-        return text if put == text else put
+        if "\n" in text or "  # " in text or ", code: " in text:
+            for pattern in (_FRAME, _BESIDE, _GENERATED):
+                put = pattern.sub(self._quoted, put)
+        if put == text:  # the same object: what does not change stays as it is
+            return text
+        return put
 
     def _quoted(self, found: re.Match[str]) -> str:
         if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
@@ -474,7 +488,10 @@ class _SourceLines:
 
     def _stays(self, file: str, line: str) -> bool:
         stays = self._wanted == ALL or (self._wanted == REPO and self._in_repository(file))
-        (self.shown if stays else self.left_out).add((file, line))
+        if stays:
+            self.shown.add((file, line))
+        else:
+            self.left_out.add((file, line))
         return stays
 
     def _in_repository(self, file: str) -> bool:

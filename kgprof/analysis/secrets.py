@@ -56,22 +56,30 @@ def named(name: str, *, no_code: bool = False) -> Named:
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
-    last = ["", "", *words][-1]
-    before = ["", "", *words][-2]
+    before, last = ["", "", *words][-2:]
     surely = no_code or (name.isupper() and "_" in name)
+    says = Named.NOTHING
     if last.endswith(_WORDS["secret"]) or words[-3:] == ["access", "key", "id"] or last == "jwt":
         return Named.SURELY
     if last in ("key", "keys") and before not in ("", *_WORDS["plain_key"]):
-        return Named.SURELY if before in _WORDS["before_key"] else Named.IF_RANDOM
-    if last == "token" and before not in _WORDS["plain_token"]:
-        return Named.SURELY if surely or before in _WORDS["before_token"] else Named.IF_QUOTED
-    if last in ("auth", "cookie") or (last == "pwd" and (before or not name.isupper())):
-        return Named.SURELY if surely or (last == "pwd" and before) else Named.IF_QUOTED
-    a_pass = last == "pass" and (
-        before in _WORDS["before_pass"]
-        or (before and name.isupper() and before not in _WORDS["compiler"])
-    )
-    return Named.SURELY if a_pass else Named.NOTHING
+        says = Named.IF_RANDOM
+        surely = before in _WORDS["before_key"]
+    elif last == "token" and before not in _WORDS["plain_token"]:
+        says = Named.IF_QUOTED
+        surely = surely or before in _WORDS["before_token"]
+    elif last in ("auth", "cookie"):
+        says = Named.IF_QUOTED
+    elif last == "pwd" and (before or not name.isupper()):
+        says = Named.IF_QUOTED
+        surely = surely or before != ""
+    else:
+        surely = last == "pass" and (
+            before in _WORDS["before_pass"]
+            or (before != "" and name.isupper() and before not in _WORDS["compiler"])
+        )
+    if surely:
+        return Named.SURELY
+    return says
 
 
 def _hides(name: Named, value: str, *, quoted: bool) -> bool:
@@ -110,12 +118,14 @@ def random(text: str) -> bool:
         entropy = math.log2(len(run)) - sum(n * math.log2(n) for n in Counter(run).values()) / len(
             run
         )
-        changes = len(groups) / len(run) + (0.1 if len(run) >= 28 else 0.0)
+        changes = len(groups) / len(run)
+        if len(run) >= 28:
+            changes += 0.1
+        fewest_numbers, fewest_changes = 3, 0.3
+        if mixed:
+            fewest_numbers, fewest_changes = 2, 0.42
         chance = (
-            not words
-            and numbers >= 3 - mixed
-            and changes > (0.42 if mixed else 0.3)
-            and entropy > 3.4
+            not words and numbers >= fewest_numbers and changes > fewest_changes and entropy > 3.4
         )
         if chance and (mixed or run in bare) and not _FIND["hash"].fullmatch(run):
             return True
@@ -124,11 +134,20 @@ def random(text: str) -> bool:
 
 @functools.lru_cache(65536)
 def _without_tokens(word: str) -> str:
-    put = _SHAPES.sub(TOKEN, word)
-    put = _FIND["prefixed"].sub(
-        lambda found: found[0] if found[1].lower() in _WORDS["hashed"] else TOKEN, put
-    )
-    return _FIND["piece"].sub(lambda piece: TOKEN if random(piece[0]) else piece[0], put)
+    put = _FIND["prefixed"].sub(_prefixed, _SHAPES.sub(TOKEN, word))
+    return _FIND["piece"].sub(_piece, put)
+
+
+def _prefixed(found: re.Match[str]) -> str:
+    if found[1].lower() in _WORDS["hashed"]:
+        return found[0]
+    return TOKEN
+
+
+def _piece(found: re.Match[str]) -> str:
+    if random(found[0]):
+        return TOKEN
+    return found[0]
 
 
 # ---------------------------------------------------------------- what is parsed
@@ -183,13 +202,17 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
 
 def _name(node: Any) -> str:
     while isinstance(node, ast.Subscript):
-        key = node.slice
-        is_text = isinstance(key, ast.Constant) and isinstance(key.value, str)
-        node = key if is_text else node.value
+        match node.slice:
+            case ast.Constant(value=str()):
+                node = node.slice
+            case _:
+                node = node.value
     part = node
     if not isinstance(node, str):
         part = getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
-    return part if isinstance(part, str) and len(part) < 80 else ""
+    if isinstance(part, str) and len(part) < 80:
+        return part
+    return ""
 
 
 def _literals(value: Any) -> Iterator[Any]:
@@ -225,16 +248,14 @@ def _without_literals(text: str) -> str:
     code = text.strip()
     data = code.encode("utf-8", "surrogatepass")
     lead = text[: len(text) - len(text.lstrip())]
-    head, tree = _tree(code if len(code) < PARSED else "")
+    if len(code) >= PARSED:
+        return text
+    head, tree = _tree(code)
     starts = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     emptied = set()
     for name, value in (pair for node in ast.walk(tree) for pair in _pairs(node)):
         for literal in _literals(value):
-            parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
-            shown = [part.value for part in parts if isinstance(part, ast.Constant)]
-            said = "".join(
-                part if isinstance(part, str) else repr(part)[2:-1] for part in shown
-            ).strip()
+            said = "".join(map(_text, getattr(literal, "values", [literal]))).strip()
             if _hides(named(_name(name)), said, quoted=True):
                 first = (literal.lineno, literal.col_offset)
                 last = (literal.end_lineno, literal.end_col_offset)
@@ -244,24 +265,33 @@ def _without_literals(text: str) -> str:
                         for line, column in (first, last)
                     )
                 )
+    if not emptied:
+        return text
     for start, end in sorted(emptied, reverse=True):
         quoted = re.sub(
             rb"(?s)^([A-Za-z]*)(\"{3}|'{3}|\"|').*", rb"\1\2<secret>\2", data[start:end]
         )
         data = data[:start] + quoted + data[end:]
-    return (
-        f"{lead}{data.decode('utf-8', 'surrogatepass')}{text[len(text.rstrip()) :]}"
-        if emptied
-        else text
-    )
+    return f"{lead}{data.decode('utf-8', 'surrogatepass')}{text[len(text.rstrip()) :]}"
+
+
+def _text(part: ast.expr) -> str:
+    """What stands there literally; nothing of what an f-string computes."""
+    match part:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Constant(value=value):
+            return repr(value)[2:-1]
+    return ""
 
 
 def _behind_a_prefix(text: str) -> str:
     """The same of what follows a time, a level, a file's name, or what else a log puts before a
     line."""
-    for found in itertools.islice(
-        _FIND["prefix_end"].finditer(text), 8 if len(text) < PARSED_OFTEN else 1
-    ):
+    most = 1
+    if len(text) < PARSED_OFTEN:
+        most = 8
+    for found in itertools.islice(_FIND["prefix_end"].finditer(text), most):
         put = _without_literals(text[found.end() :])
         if put != text[found.end() :]:
             return text[: found.end()] + put
@@ -296,11 +326,12 @@ def _without_values(text: str) -> str:
     put, start, done = "", 0, 0
     while found := _FIND["beside"].search(text, start):
         before = _FIND["name_before"].search(text, max(0, found.start() - 64), found.start())
-        first = before.start() if before else found.start()
+        first = (before or found).start()
         name, by, quoted = text[first : found.end("name")], found["by"], found["quote"] is not None
-        value, part = (
-            (found["literal"], "literal") if quoted else (found["word"].rstrip(")]}>`:."), "word")
-        )
+        if quoted:
+            value, part = found["literal"], "literal"
+        else:
+            value, part = found["word"].rstrip(")]}>`:."), "word"
         start = found.end("name")
         option = name.startswith("-") and ":" not in by
         if option or set(by) & set(":="):
@@ -366,25 +397,31 @@ def _without_plain(text: str, counts: Counter[str]) -> str:
     for category, find, put, needs in PATTERNS:
         if needs in text:
             text, number = find.subn(put, text)
-            counts.update({category: number} if number else {})
+            _count(counts, category, number)
     before = (text.count(SECRET), text.count(TOKEN))
     if _FIND["in_names"].search(text):
         text = _without_pairs(text)
         if "'" in text or '"' in text:
-            whole = _behind_a_prefix(text)
-            lines = text.splitlines(keepends=True) if whole == text else ()
-            text = (
-                "".join(
-                    _behind_a_prefix(line) if _FIND["in_names"].search(line) else line
-                    for line in lines
-                )
-                or whole
-            )
+            text = _without_quoted(text)
         text = _without_values(text)
     text = _FIND["long"].sub(lambda word: _without_tokens(word[0]), text)
-    for category, more in (
-        (SECRETS, text.count(SECRET) - before[0]),
-        (TOKENS, text.count(TOKEN) - before[1]),
-    ):
-        counts.update({category: more} if more > 0 else {})
+    _count(counts, SECRETS, text.count(SECRET) - before[0])
+    _count(counts, TOKENS, text.count(TOKEN) - before[1])
     return text
+
+
+def _count(counts: Counter[str], category: str, number: int) -> None:
+    if number > 0:
+        counts[category] += number
+
+
+def _without_quoted(text: str) -> str:
+    """As a whole, else line by line."""
+    whole = _behind_a_prefix(text)
+    if whole != text:
+        return whole
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if _FIND["in_names"].search(line):
+            lines[number] = _behind_a_prefix(line)
+    return "".join(lines)

@@ -29,7 +29,9 @@ def differences(files: Sequence[m.TraceFile], reports: m.Runs) -> tuple[m.TraceD
         of_its_rank = [
             other for other in others if other.rank is not None and other.rank == file.rank
         ]
-        for other in others if len(others) == 1 else of_its_rank[:1]:
+        if len(others) == 1:
+            of_its_rank = others
+        for other in of_its_rank[:1]:
             made.append(
                 difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key)
             )
@@ -63,16 +65,8 @@ def difference(
             status = m.Presence.NEW
         elif later is None:
             status = m.Presence.GONE
-        return m.Change(
-            name=name[0],
-            kind=name[1],
-            status=status,
-            before_us=before_us,
-            after_us=after_us,
-            delta_us=after_us - before_us,
-            before_count=before_count,
-            after_count=after_count,
-        )
+        more_us = after_us - before_us
+        return m.Change(*name, status, before_us, after_us, more_us, before_count, after_count)
 
     def changes(side: Callable[[m.KernelBreakdown], _Side]) -> tuple[m.Change, ...]:
         """One row a name that either side has, the largest difference first, up or down."""
@@ -84,9 +78,12 @@ def difference(
         ]
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta_us), row.name, row.kind or "")))
 
+    per = "window"
+    if after.steps:
+        per = "step"
     return answer(
         device=after.device,
-        per="step" if after.steps else "window",
+        per=per,
         before_steps=before.steps,
         after_steps=after.steps,
         total=change(("all kernels", None), *totals),
@@ -107,7 +104,9 @@ def difference(
 
 def _per_step(amount: _Amount | None, steps: int) -> tuple[float, float | None]:
     us, count = amount or (0.0, 0)
-    return us / steps, None if count is None else count / steps
+    if count is None:
+        return us / steps, None
+    return us / steps, count / steps
 
 
 def _added_up(
@@ -131,10 +130,11 @@ def _incomparable(
         ours = measured[after.device]
         theirs = measured[before.device]
         return f"{run.strategy} has the times of {ours}, {against.strategy} those of {theirs}"
-    if bool(before.steps) != bool(after.steps):
-        unmarked = run if before.steps else against
+    marked = {run: after.steps, against: before.steps}
+    unmarked = [key.strategy for key, steps in marked.items() if not steps]
+    if len(unmarked) == 1:
         return (
-            f"{unmarked.strategy} marks no steps (ProfilerStep#) but the other one does, "
+            f"{unmarked[0]} marks no steps (ProfilerStep#) but the other one does, "
             "so there is no common unit"
         )
     return ""

@@ -73,14 +73,20 @@ def weigh(
     verdict, text = _judged((guarded, mine), (always, theirs), always_key, unit, reads)
     if verdict is not m.ReadVerdict.NOT_OBSERVED and not isinstance(sync_us, m.Skipped):
         text += f"; the CPU waited {sync_us:,.0f} µs per step here (under instrumentation)"
+    location = None
+    if extra:
+        location = max(extra, key=lambda site: site.reads_per_step).location
+    saved_per = "evaluation"
+    if unit is PER_STEP:
+        saved_per = "step"
     return m.TradeOff(
         guarded=guarded.key,
         always=always_key,
-        location=max(extra, key=lambda site: site.reads_per_step).location if extra else None,
+        location=location,
         syncs_per_step=reads,
         sync_us=sync_us,
         saved_us=saved_us,
-        saved_per="step" if unit is PER_STEP else "evaluation",
+        saved_per=saved_per,
         net=mine,
         net_always=theirs,
         verdict=verdict,
@@ -93,11 +99,16 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> m.Figure:
     for run in (guarded, always):
         if run is None:
             return m.Skipped("the alternative was not run")
-        read = run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
+        read = _reads(run.memory)
         if isinstance(read, m.Skipped):
             return m.Skipped(f"{run.slug}: {read.reason}")
         counts.append(read)
     return counts[0] - counts[1]
+
+
+@m.skippable
+def _reads(memory: m.MemorySummary | m.Skipped) -> m.Figure:
+    return m.known(memory).syncs_per_step
 
 
 @m.skippable
@@ -114,26 +125,28 @@ def _waited(extra: Sequence[Sync], reads: m.Figure, on_cuda: bool) -> m.Figure:
 
 def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, m.Time, m.Time]:
     """Of both on what ranks them, else what either has, or why it has none."""
-    found = ranked([guarded, always]) if always is not None else None
-    if found is not None and len(found.runs) == 2:
-        (first, best), (_, other) = found.runs
-        return found.unit, *((best, other) if first is guarded else (other, best))
     each = per_unit(guarded.unit)
     mine = _whole(guarded)
     if always is None:
         return each, mine, NOT_RUN
+    found = ranked([guarded, always])
+    if found is not None and len(found.runs) == 2:
+        of_each = {run.key: time for run, time in found.runs}
+        return found.unit, of_each[guarded.key], of_each[always.key]
     if not (evaluates(guarded) or evaluates(always)):
         return PER_STEP, guarded.step, always.step
     theirs = _whole(always)
-    # units here, whole evaluations there
-    unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)
-    return each, mine, m.Skipped(STEPS_DIFFER) if unlike else theirs
+    if isinstance(mine, m.Spread) and isinstance(theirs, m.Spread):
+        theirs = m.Skipped(STEPS_DIFFER)  # units here, whole evaluations there
+    return each, mine, theirs
 
 
 def _whole(run: m.RunReport) -> m.Time:
     """Or why there is no time a unit."""
     whole = uncounted_evaluation(run)
-    return whole if isinstance(whole, m.Spread) else run.per_unit
+    if isinstance(whole, m.Spread):
+        return whole
+    return run.per_unit
 
 
 @m.skippable
@@ -163,13 +176,15 @@ def _judged(
     """The verdict, and the sentence with the figures that it rests on."""
     (run, mine), (other, theirs) = guarded, always
     names = run.slug, always_key.slug
-    differ = any(each.results_differ for each in (run, other) if each is not None)
-    if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
-        times = zip(names, (mine, theirs), strict=True)
-        why = "; ".join(
-            f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped)
-        )
-        text = f"{names[0]} and {names[1]} were not compared: {'results differ' if differ else why}"
+    why = [
+        f"{name}: {time.reason}"
+        for name, time in zip(names, (mine, theirs), strict=True)
+        if isinstance(time, m.Skipped)
+    ]
+    if any(each.results_differ for each in (run, other) if each is not None):
+        why = ["results differ"]
+    if other is None or why or not (isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)):
+        text = f"{names[0]} and {names[1]} were not compared: {'; '.join(why)}"
         return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:
         text = f"{names[0]} syncs no more per step than {names[1]}, so there is no sync to judge"
@@ -177,17 +192,19 @@ def _judged(
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
     answer = held(run, other, unit)
     if not isinstance(answer, Faster):
-        why = why_not(answer, run, other, unit)
-        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why}"
-    keeps = answer.verdict is m.Judged.FASTER
-    words = "skipping work after the sync" if keeps else "always doing the work"
+        return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why_not(answer, run, other, unit)}"
+    verdict, words = m.ReadVerdict.REMOVE, "always doing the work"
+    if answer.verdict is m.Judged.FASTER:
+        verdict, words = m.ReadVerdict.KEEP, "skipping work after the sync"
     by = max(mine.median / theirs.median, theirs.median / mine.median)
-    text = f"{figures}: {words} is {short(by)}× faster, {processes(run, other)}"
-    return m.ReadVerdict.KEEP if keeps else m.ReadVerdict.REMOVE, text
+    return verdict, f"{figures}: {words} is {short(by)}× faster, {processes(run, other)}"
 
 
 def _figure(name: str, time: m.Spread, unit: Unit) -> str:
-    known = within_process(time, unit)
-    kind = "p10 to p90" if unit is PER_STEP else "range"
-    ranged = f"{kind} {unit.ends(known)}" if time.samples > 1 else "no spread"
+    ranged = "no spread"
+    if time.samples > 1:
+        kind = "range"
+        if unit is PER_STEP:
+            kind = "p10 to p90"
+        ranged = f"{kind} {unit.ends(within_process(time, unit))}"
     return f"{name} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"

@@ -21,7 +21,7 @@ from kgprof.collectors.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
-from kgprof.wording import and_more, figure, plural, ranges, short
+from kgprof.wording import and_more, clause, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
@@ -52,11 +52,11 @@ def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Rema
         return _untimed(runs)
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(f"{run.slug} takes {_whole(time.median)}" for run, time in per_step)
+        takes += " from its first line to its end (no steps)"
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
-        return Remark(
-            f"{takes} from its first line to its end (no steps){asks}",
-            ATTENTION if asks else OK,
-        )
+        if asks:
+            return Remark(takes + asks, ATTENTION)
+        return Remark(takes)
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
@@ -89,24 +89,25 @@ def _untimed(runs: m.Runs) -> Remark:
         untimed = (run.step.reason for run, _ in scripts if isinstance(run.step, m.Skipped))
         notes = (f"not timed without instruments: {why}" for why in dict.fromkeys(untimed))
         return Remark(text, max(statuses, key=WORST_LAST.index), (*notes,))
-    compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
-    from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
-    compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
-    among = (
-        f"{compilations} in {plural(len(runs), 'process', 'processes')}; a "
-        "TORCH_TRACE directory holds no times"
-    )
     if runs and all(run.exit.failure is not None for run in runs):
         return Remark("")  # how they ended is a headline
-    return Remark(_traced(runs) or (among if from_files else "no run has a time"))
+    if traced := _traced(runs):
+        return Remark(traced)
+    compiled = [run.compile for run in runs if isinstance(run.compile, m.CompileSummary)]
+    if compiled and all(run.script is not None and not run.script.counted for run in runs):
+        compilations = plural(sum(len(each.compilations) for each in compiled), "compilation")
+        among = plural(len(runs), "process", "processes")
+        return Remark(f"{compilations} in {among}; a TORCH_TRACE directory holds no times")
+    return Remark("no run has a time")
 
 
+@m.otherwise("")
 def _small_part(runs: Sequence[m.RunReport]) -> str:
     """Say of the one script that more of it lies in another kind of step, or in other optimizers'
     steps, than in its own, or most of it behind them; else nothing."""
-    if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
+    if len(runs) != 1 or runs[0].script is None:
         return ""
-    account = runs[0].account
+    account = m.known(runs[0].account)
     phase = max(GO_ON, key=account.share)
     others = account.share(phase)
     is_small = phase is m.RunPhase.STEP_AND_AFTER and others < SPOILED_FROM
@@ -118,17 +119,15 @@ def _small_part(runs: Sequence[m.RunReport]) -> str:
 
 def _whole(us: float) -> str:
     """How long a whole program takes."""
-    return f"{figure(us / 1e6)} s" if us >= 1e6 else f"{figure(us / 1e3)} ms"
+    if us >= 1e6:
+        return f"{figure(us / 1e6)} s"
+    return f"{figure(us / 1e3)} ms"
 
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     """The step of a script that was not run again for TIMING: as long as it took under the
     instruments."""
-    finer = (
-        f"; kgprof.step() at the top of {script.closure} makes a step of each call"
-        if script.closure
-        else ""
-    )
+    finer = clause("; kgprof.step() at the top of ", script.closure, " makes a step of each call")
     if script.is_one_window:
         untimed = f"{run.slug} has no steps, and was not timed{finer}"
         return Remark(untimed, INCONCLUSIVE)
@@ -139,11 +138,9 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     if isinstance(steady, m.Skipped):
         text = f"{steps}; no step time: {steady.reason}{finer}"
         return Remark(text, INCONCLUSIVE)
-    under = (
-        "under torch.profiler"
-        if steady.measured_in == m.PassName.TRACE
-        else "with kgprof's listeners on"
-    )
+    under = "with kgprof's listeners on"
+    if steady.measured_in == m.PassName.TRACE:
+        under = "under torch.profiler"
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
     if steady.samples > 1 and within_process(steady, PER_STEP).is_steady:
         if isinstance(run.whole, m.WholeRun) and (mean_us := run.whole.with_recordings_us):
@@ -154,8 +151,10 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
                 f"{run.slug} takes {took}, in the median; {run.long_steps.words}", ATTENTION
             )
         return Remark(f"{run.slug} takes {took}")
-    told = ": one step was timed," if steady.samples == 1 else ","
-    return Remark(f"{run.slug}: step time not decided{told} {took}", INCONCLUSIVE)
+    text = f"{run.slug}: step time not decided"
+    if steady.samples == 1:
+        text += ": one step was timed"
+    return Remark(f"{text}, {took}", INCONCLUSIVE)
 
 
 def _traced(runs: m.Runs) -> str:
@@ -163,11 +162,15 @@ def _traced(runs: m.Runs) -> str:
     found = [(run.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
     parts = []
     for slug, kernels in found[:TRACED_TO_NAME]:
-        what = "GPU busy" if kernels.device == "cuda" else "operators running"
-        percent = 100 * kernels.busy_us / kernels.window_us if kernels.window_us else 0.0
-        unmarked = "the traced window, in which no steps are marked"
-        of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
-        parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
+        what = "operators running"
+        if kernels.device == "cuda":
+            what = "GPU busy"
+        # An empty window has no busy time either.
+        percent = 100 * kernels.busy_us / (kernels.window_us or 1.0)
+        window = "the traced window, in which no steps are marked"
+        if kernels.steps:
+            window = plural(kernels.steps, "traced step")
+        parts.append(f"{slug}: {what} {percent:.1f} % of {window}")
     return "; ".join(parts) + and_more(found, TRACED_TO_NAME)
 
 
@@ -184,18 +187,22 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         took = f"{unit.bare(time.minimum)} to {unit.say(time.maximum)}"
         which = f"only {plural(time.samples, 'step')} of the warm-up were timed"
         text = f"{run.slug}: step time not decided: {which}, {took}"
-        return Remark(text=text, status=INCONCLUSIVE)
+        return Remark(text, INCONCLUSIVE)
     if known.is_steady:
         return None
-    step, ends = ("step", "p10 to p90 of ") if unit is PER_STEP else ("evaluation", "")
-    took = f"{times.said(time, unit)} {unit.name} ({ends}{plural(time.samples, step)})"
-    text = f"{run.slug}: {step} time not decided, {took}"
-    longer = run.long_steps if unit is PER_STEP else None
-    if longer is not None and longer.longest_us > NOISY * time.p90:
-        text += f"; {longer.words}"
-    busy = limits.busy_words(run) if limits.is_gpu_bound(run) else ""
-    notes = filter(None, (busy, times.beside_unsteady(run)))
-    return Remark(text, INCONCLUSIVE, notes=(*notes,))
+    took = f"{times.said(time, unit)} {unit.name}"
+    if unit is PER_STEP:
+        ends = f"p10 to p90 of {plural(time.samples, 'step')}"
+        text = f"{run.slug}: step time not decided, {took} ({ends})"
+        if run.long_steps is not None and run.long_steps.longest_us > NOISY * time.p90:
+            text += f"; {run.long_steps.words}"
+    else:
+        ends = plural(time.samples, "evaluation")
+        text = f"{run.slug}: evaluation time not decided, {took} ({ends})"
+    notes = [times.beside_unsteady(run)]
+    if limits.is_gpu_bound(run):
+        notes.insert(0, limits.busy_words(run))
+    return Remark(text, INCONCLUSIVE, (*filter(None, notes),))
 
 
 def _only_warmed_up(run: m.RunReport) -> bool:
@@ -208,9 +215,10 @@ def _only_warmed_up(run: m.RunReport) -> bool:
 def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
-    many = len(found) == len(runs) and min(found) >= FEWEST_ROUNDS
-    each = " or ".join(map(str, sorted({*found})))
-    return f"{each} processes each" if many else "one process each"
+    if len(found) == len(runs) and min(found) >= FEWEST_ROUNDS:
+        each = " or ".join(map(str, sorted({*found})))
+        return f"{each} processes each"
+    return "one process each"
 
 
 # ---------------------------------------------------------------- ranking
@@ -221,10 +229,11 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     each."""
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
-        once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         if (undecided := _undecided(first, best, unit)) is not None:
             return undecided
-        text = f"{first.slug} takes {unit.say(best.median)}{once}"
+        text = f"{first.slug} takes {unit.say(best.median)}"
+        if best.samples == 1 and not found.in_rounds:
+            text += ", measured once (n = 1)"
         if unit is PER_STEP and first.long_steps is not None:
             return Remark(f"{text}, in the median; {first.long_steps.words}", ATTENTION)
         return Remark(text, says_step=unit is PER_STEP)
@@ -251,7 +260,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
                 f"{first.slug} and {against.slug} are level: {figures}",
                 notes=(*notes, why),
             )
-        return Remark(f"cannot rank: {figures}; {why}", INCONCLUSIVE, notes=notes)
+        return Remark(f"cannot rank: {figures}; {why}", INCONCLUSIVE, notes)
     close = [
         (run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER
     ]
@@ -308,21 +317,12 @@ def verdict(
     results = _results(runs, uncompared)
     work, lead = _work(runs)
     lead = lead or _small_part(runs)
-    remarks = [rank, *([results] if results else []), *work]
+    remarks = [rank, *filter(None, (results,)), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(balance.text, ATTENTION))
     elif balance is not None:
         remarks.append(Remark(balance.text))
-    # Of traces held against others, what became of the whole.
-    remarks += tuple(
-        Remark(
-            f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
-            f"was {figure(one.total.before_us)}"
-        )
-        if one.total is not None
-        else Remark(f"{one.run.strategy} was not compared: {one.missing}", ATTENTION)
-        for one in differences[:TRACED_TO_NAME]
-    )
+    remarks += map(_became, differences[:TRACED_TO_NAME])
     added: list[str] = []  # to the first remark
     named: Sequence[m.Location | None] = ()  # in what was added
     if len(runs) == 1:
@@ -372,24 +372,35 @@ def _untraced(rank: Remark, run: m.RunReport, why: str) -> Remark:
     return msgspec.structs.replace(rank, text=text, status=status)
 
 
+def _became(one: m.TraceDifference) -> Remark:
+    """Of a trace held against another, what became of the whole."""
+    if one.total is None:
+        return Remark(f"{one.run.strategy} was not compared: {one.missing}", ATTENTION)
+    was = f"was {figure(one.total.before_us)}"
+    spent = f"{figure(one.total.after_us)} µs of kernels per {one.per}"
+    return Remark(f"{one.run.strategy}: {spent}, {was}")
+
+
 def _what_a_step_is(run: m.RunReport) -> str:
     """Say what a step of a script is, where a reader would take it for more."""
-    step = run.script.step if run.script else ""
-    return f"a step is {step}" if step in m.CALLS_AS_STEPS else ""
+    if run.script is not None and run.script.step in m.CALLS_AS_STEPS:
+        return f"a step is {run.script.step}"
+    return ""
 
 
 def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     """Say what limits the step, if that is certain enough to stand beside the time."""
     is_gpu_bound = limits.is_gpu_bound(run)
     said = limits.words(run, says_step=rank.says_step)
-    asks = ""
+    if not said and is_gpu_bound:
+        return limits.busy_words(run)
     if not said:
-        said = limits.busy_words(run) if is_gpu_bound else limits.kernel_words(run)
-    elif is_gpu_bound:
-        asks = "" if acts else "no finding is known to save 1 % of the step"
-    elif not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
-        said = ""
-    return "; ".join(filter(None, (said, asks)))
+        return limits.kernel_words(run)
+    if is_gpu_bound and not acts:
+        return f"{said}; no finding is known to save 1 % of the step"
+    if not is_gpu_bound and not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
+        return ""
+    return said
 
 
 def _first(action: m.Action, named: Sequence[m.Location | None]) -> str:
@@ -405,10 +416,13 @@ def _first(action: m.Action, named: Sequence[m.Location | None]) -> str:
 
 def _last(runs: m.Runs, balance: m.RankBalance) -> str:
     """Say what limits the rank that the others wait for, where nobody is called late."""
-    its = [run for run in runs if run.key == balance.last]
-    limited = limits.step_words(its[0]) if its else ""
-    rank = next((load.rank for load in balance.ranks if load.run == balance.last), None)
-    return f"rank {rank}, which comes last, is {limited}" if limited else ""
+    ranks = {load.run: load.rank for load in balance.ranks}
+    for run in runs:
+        if run.key == balance.last:
+            return clause(
+                f"rank {ranks.get(run.key)}, which comes last, is ", limits.step_words(run)
+            )
+    return ""
 
 
 def _by_message(findings: m.Findings) -> tuple[str, ...]:
@@ -418,9 +432,7 @@ def _by_message(findings: m.Findings) -> tuple[str, ...]:
         slugs = runs.setdefault(finding.message, {})
         if finding.run:
             slugs[finding.run.slug] = None
-    return tuple(
-        f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
-    )
+    return tuple(clause("", ", ".join(slugs), ": ") + message for message, slugs in runs.items())
 
 
 def _once(lines: Iterable[str]) -> tuple[str, ...]:
@@ -474,13 +486,17 @@ def _results(runs: m.Runs, uncompared: str) -> Remark | None:
     if not compared:
         if all(isinstance(run.agreement, m.Skipped) for run in runs):
             return None
-        reasons = missing or "there was no other result"
-        return Remark(f"results were not compared: {reasons}", ATTENTION if len(runs) > 1 else OK)
-    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
-    unknown = f" ({missing})" if missing else ""
-    near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
-    words = f"results equal except for {plural(ties, 'near-tie')}" if near else "results equal"
-    return Remark(f"{words}{unknown}", ATTENTION if missing else OK)
+        text = f"results were not compared: {missing or 'there was no other result'}"
+        if len(runs) > 1:
+            return Remark(text, ATTENTION)
+        return Remark(text)
+    text = "results equal"
+    if any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared):
+        ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
+        text += f" except for {plural(ties, 'near-tie')}"
+    if missing:
+        return Remark(f"{text} ({missing})", ATTENTION)
+    return Remark(text)
 
 
 def _without_agreement(runs: m.Runs) -> str:
@@ -516,9 +532,11 @@ def _work(runs: m.Runs) -> tuple[tuple[Remark, ...], str]:
     if not unknown:
         return tuple(remarks), ""
     share, worst, of = max(unknown, key=lambda each: each[0])
-    named = unit.plural if unit is not None else "units"
-    why = f": {worst.why}" if worst.why else ""
-    text = f"{100 * share:.0f} % of the {named} ({worst.count:,} of {of:,}) are undecided{why}"
+    named = "units"
+    if unit is not None:
+        named = unit.plural
+    text = f"{100 * share:.0f} % of the {named} ({worst.count:,} of {of:,}) are undecided"
+    text += clause(": ", worst.why)
     if share < SPOILED_FROM:
         return (*remarks, Remark(text, ATTENTION)), ""
     return tuple(remarks), f"{text}; results and times are of truncated work"

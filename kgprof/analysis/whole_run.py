@@ -31,7 +31,7 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
         m.LimitKind.RECOMPILING: _again_at(evidence, run.key, again_us),
     }
     shares = [
-        m.LimitShare(limit=limit, us=us, share=us / total_us, location=places.get(limit))
+        m.LimitShare(limit, us, us / total_us, location=places.get(limit))
         for limit, us in kinds.items()
         if us > 0
     ]
@@ -45,10 +45,10 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     first_us = again_us = 0.0
     for step in paid.compiling:
         made = [each for each in trace.compiled if each.call == step]
-        whole_us = sum(each.took_us for each in made)
+        whole_us = sum(each.took_us for each in made) or math.inf
         known = [each for each in made if _is_again(trace, each)]
-        again = sum(each.took_us for each in known) / whole_us if whole_us else 0.0
-        extra_us = min(paid.extra_us([step]), whole_us or math.inf)
+        again = sum(each.took_us for each in known) / whole_us
+        extra_us = min(paid.extra_us([step]), whole_us)
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
     return first_us, again_us
@@ -84,17 +84,21 @@ def _is_same_module(one: m.CompiledCallable, other: m.CompiledCallable) -> bool:
 def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
     """Find the loop that took longest to compile."""
     loops = [event for event in evidence.once(unrolled_loops.collect) if event.run == run]
-    longest = max(loops, key=lambda event: event.loop_s, default=None)
-    return longest.location if longest else None
+    if not loops:
+        return None
+    return max(loops, key=lambda event: event.loop_s).location
 
 
 def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location | None:
     """Find the place whose recompiles took most of the time: the def of a function of the project,
     the line that calls a library's."""
     took_s = defaultdict[m.Location | None, float](float)
-    for event in evidence.once(recompiles.collect):
-        for made in event.recompiles if event.run == run else ():
-            place = made.call_site if event.is_of_library else event.location
+    of_run = [event for event in evidence.once(recompiles.collect) if event.run == run]
+    for event in of_run:
+        for made in event.recompiles:
+            place = event.location
+            if event.is_of_library:
+                place = made.call_site
             took_s[place] += sum(recompiles.known_s([made]))
     all_s = max(sum(took_s.values()), again_us / 1e6)
     return next((place for place, seconds in took_s.items() if 2 * seconds > all_s), None)

@@ -114,7 +114,9 @@ def _fitting(evidence: Evidence, findings: Iterable[m.Finding]) -> Iterator[m.Fi
     sources = {run.key: run.source for run in evidence.runs}
     first = next(iter(sources.values()), None)
     for each in findings:
-        source = sources.get(each.run, first) if each.run else first
+        source = first
+        if each.run is not None:
+            source = sources.get(each.run, first)
         is_code = each.fix != "" and rule_of(each).topic is not m.Topic.COVERAGE
         if source is None or not is_code:
             yield each
@@ -131,7 +133,9 @@ def rule_of(finding: m.Finding) -> m.Rule:
 def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str, float]:
     """For sorting, the gravest first: one whose cost is not known stands behind those of its level
     whose cost is, and a read in each step before one in a few."""
-    often = finding.reads.events / max(1, finding.reads.steps) if finding.reads else 0.0
+    often = 0.0
+    if finding.reads is not None:
+        often = finding.reads.events / max(1, finding.reads.steps)
     if isinstance(finding.cost, m.Skipped):
         return _SEVERITY[finding.level], True, False, 0.0, finding.rule, -often
     each_step, value = finding.cost.weight

@@ -25,7 +25,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.reading.files import toml
-from kgprof.wording import nearest, shared
+from kgprof.wording import clause, nearest, shared
 
 FILE = "kgprof-accepted.toml"
 REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
@@ -42,29 +42,41 @@ def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
     """Line numbers are left out: they move with every edit above them. An entry without ``library``
     may be from the time when all that a line leads to was one finding, and matches what that
     finding stood for."""
-    place = finding.location
-    where = (shared(place.file, root), place.function) if place else ("", "")
-    if where != (shared(entry.file, root), entry.function):
+    if _where(finding, root) != (shared(entry.file, root), entry.function):
         return False
     if entry.library and entry.library != library_function(finding):
         return False
-    same = (finding.rule, graph_break_id(finding))
-    folded = finding.refusal.folded if finding.refusal and not entry.library else None
-    before = same
-    if folded:
-        before = (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id)
-    return any(entry.rule == rule and entry.gb in ("", gb) for rule, gb in (same, before))
+    accepts = [(finding.rule, graph_break_id(finding))]
+    if finding.refusal and finding.refusal.folded and not entry.library:
+        folded = finding.refusal.folded
+        rule = finding.rule
+        if folded.into_fallen:
+            rule = SKIPPED_FRAME.id
+        accepts.append((rule, folded.gb_id))
+    return any(entry.rule == rule and entry.gb in ("", gb) for rule, gb in accepts)
+
+
+def _where(finding: m.Finding, root: str) -> tuple[str, str]:
+    """File and function; both empty for a finding about a whole run."""
+    place = finding.location
+    if place is None:
+        return "", ""
+    return shared(place.file, root), place.function
 
 
 def graph_break_id(finding: m.Finding) -> str:
     """torch's own; empty for other findings."""
-    return finding.refusal.cause.gb_id if finding.refusal else ""
+    if finding.refusal is None:
+        return ""
+    return finding.refusal.cause.gb_id
 
 
 def library_function(finding: m.Finding) -> str:
     """``transformers/modeling_utils.py:warn_once``; empty where it happened in the project."""
     line = finding.library
-    return f"{line.package}/{line.file}:{line.function}" if line else ""
+    if line is None:
+        return ""
+    return f"{line.package}/{line.file}:{line.function}"
 
 
 # ---------------------------------------------------------------- reading
@@ -142,8 +154,7 @@ def apply(
 
 def expired_words(entry: m.AcceptedFinding) -> str:
     """Why a finding that was accepted counts again."""
-    place = ":".join(part for part in (entry.file, entry.function) if part)
-    where = f" in {place}" if place else ""
+    where = clause(" in ", ":".join(filter(None, (entry.file, entry.function))))
     return (
         f"expired on {entry.expires}: accepted {entry.rule}{where} ({entry.owner}: {entry.reason})"
     )
@@ -153,18 +164,22 @@ def _fared(
     entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, today: str
 ) -> m.AcceptedFinding:
     matched = sum(matches(entry, finding, root) for finding in findings)
-    used = m.AcceptedStatus.USED if matched else m.AcceptedStatus.UNUSED
+    status = m.AcceptedStatus.UNUSED
+    if entry.expires < today:
+        status = m.AcceptedStatus.EXPIRED
+    elif matched:
+        status = m.AcceptedStatus.USED
     return m.AcceptedFinding(
-        rule=entry.rule,
-        file=entry.file,
-        function=entry.function,
-        graph_break_id=entry.gb,
-        library=entry.library,
-        reason=entry.reason,
-        owner=entry.owner,
-        expires=entry.expires,
-        status=m.AcceptedStatus.EXPIRED if entry.expires < today else used,
-        findings=matched,
+        entry.rule,
+        entry.file,
+        entry.function,
+        entry.gb,
+        entry.reason,
+        entry.owner,
+        entry.expires,
+        status,
+        matched,
+        entry.library,
     )
 
 
@@ -192,16 +207,16 @@ def updated(
     for finding in findings:
         if any(matches(entry, finding, root) for entry in kept):
             continue
-        place = finding.location
+        file, function = _where(finding, root)
         entry = m.AcceptedEntry(
-            rule=finding.rule,
-            file=shared(place.file, root) if place else "",
-            function=place.function if place else "",
-            gb=graph_break_id(finding),
-            library=library_function(finding),
+            finding.rule,
+            file,
+            function,
+            graph_break_id(finding),
             reason="",
             owner="",
             expires=expires,
+            library=library_function(finding),
         )
         new[entry] = None
     return (*kept, *new)

@@ -30,6 +30,7 @@ from kgprof.collectors.tensor_facts import (
 )
 from kgprof.measures.input_copies import input_copies_in_trace
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import clause
 
 COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
 
@@ -109,7 +110,6 @@ class AddressChange(Event):
     carried: tuple[str, ...]  # graph outputs of earlier calls that they were: "0/0 output 1"
     declared: bool
     cuda_graphs: bool
-    size_bytes: int
 
 
 class CopiedInput(Event):
@@ -123,20 +123,17 @@ class CopiedInput(Event):
     on_cuda: bool
 
 
-class BufferUse(m.Model):
+class BufferUse(m.Model, kw_only=False):
     """How one declared buffer gets its next values. ``pattern``: copied (written outside of
     compiled graphs), mutated (inside), rebound, unwritten."""
 
     run: m.RunKey
     name: str
     pattern: str
-    size_bytes: int
     dtype: str
     calls: tuple[int, ...]  # after warm-up, in which it came to lie elsewhere
     made_by: tuple[str, ...]  # graph outputs that became the buffer; empty: not observed
     lines: tuple[m.Location, ...]  # that bind the name, where it is rebound
-    watched: int
-    unobservable: str
 
 
 AddressEvent = AddressChange | CopiedInput | BufferUse
@@ -169,20 +166,18 @@ def collect(evidence: Evidence) -> tuple[AddressEvent, ...]:
 
 def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
     calls = tensors.steady(tuple(sorted({*buffer.rebound, *buffer.moved})))
+    lines: tuple[m.Location, ...] = ()
     # What happens after warm-up; what only the first calls do is set-up.
-    pattern = COPIED_INTO if tensors.steady(buffer.written_outside) else UNWRITTEN
-    pattern = REBOUND if calls else MUTATED if tensors.steady(buffer.written_inside) else pattern
+    pattern = UNWRITTEN
+    if calls:
+        pattern = REBOUND
+        lines = tensors.source.rebound(buffer.name.rpartition(".")[2])
+    elif tensors.steady(buffer.written_inside):
+        pattern = MUTATED
+    elif tensors.steady(buffer.written_outside):
+        pattern = COPIED_INTO
     return BufferUse(
-        run=tensors.key,
-        name=buffer.name,
-        pattern=pattern,
-        size_bytes=buffer.last.size_bytes,
-        dtype=buffer.last.dtype,
-        calls=calls,
-        made_by=tuple(buffer.made_by),
-        lines=tensors.source.rebound(buffer.name.rpartition(".")[2]) if pattern == REBOUND else (),
-        watched=buffer.watched,
-        unobservable=buffer.unobservable,
+        tensors.key, buffer.name, pattern, buffer.last.dtype, calls, tuple(buffer.made_by), lines
     )
 
 
@@ -256,13 +251,12 @@ def _fields(
     tensors: RunTensors, lines: tuple[m.Location, ...], passed: list[Passed]
 ) -> dict[str, Any]:
     """What both events say of the inputs that one line passes."""
-    first = lines[0] if lines else None
+    first = next(iter(lines), None)
     return {
         "run": tensors.key,
         "location": first,
         "names": _once(said(tensor.name) for _, tensor, _ in passed),
         "functions": _once(tensors.named(graph) for graph, _, _ in passed),
-        "size_bytes": sum(held.last.size_bytes for _, _, held in passed),
         "identity": "\0".join(tensors.source.identity(first)),
     }
 
@@ -278,7 +272,7 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
         moved, lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name)
     ):
         lines = group[0].lines
-        first = lines[0] if lines else None
+        first = next(iter(lines), None)
         yield AddressChange(
             run=tensors.key,
             location=first,
@@ -291,7 +285,6 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
             carried=_once(maker for buffer in group for maker in buffer.made_by),
             declared=True,
             cuda_graphs=any(graph.cuda_graphs for graph in tensors.tensors.graphs),
-            size_bytes=sum(buffer.size_bytes for buffer in group),
             identity="\0".join(tensors.source.identity(first)),
         )
 
@@ -303,9 +296,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
     ]
     if not graphs:
         return
-    launches, copies, took = (
-        _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
-    )
+    launches, copies, took = _copies(tensors.run)
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     copied = []
@@ -332,7 +323,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
             copied.append((graph, tensor, held))
     groups = list(_by_line(tensors, copied))
     # a trace does not say whose input a copy is
-    if len(groups) > 1 and not isinstance(took, m.Skipped):
+    if len(groups) > 1 and isinstance(took, m.FindingCost):
         together = (
             f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} "
             "µs per step in all"
@@ -340,7 +331,11 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         took = m.Skipped(together)
     for lines, passed in groups:
         yield CopiedInput(
-            **_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda
+            **_fields(tensors, lines, passed),
+            size_bytes=sum(held.last.size_bytes for _, _, held in passed),
+            copies_per_step=copies,
+            cost=took,
+            on_cuda=on_cuda,
         )
 
 
@@ -349,6 +344,8 @@ def _copies(
 ) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
     """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those
     before a replay took."""
+    if run.whole.device != "cuda":
+        return NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU
     traced, trace = run.record.trace, run.trace(m.PassName.TRACE)
     if isinstance(trace, m.Skipped):
         return trace, trace, trace
@@ -365,10 +362,7 @@ def _copies(
     if isinstance(took, m.Skipped):
         cost = took
     elif took.count:
-        each, traced_in = took.total_us / steps, (m.PassName.TRACE,)
-        cost = m.FindingCost(
-            value=each, unit="us/step", what=what, measured_in=traced_in, samples=steps
-        )
+        cost = m.FindingCost(took.total_us / steps, "us/step", what, (m.PassName.TRACE,), steps)
     return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, cost
 
 
@@ -381,30 +375,28 @@ def diagnose(events: tuple[AddressEvent, ...]) -> tuple[m.Finding, ...]:
 
 
 def _moved(event: AddressChange) -> m.Finding:
-    names, of = ", ".join(event.names), f" of {event.steps} watched" if event.steps else ""
-    times = f"in {len(event.calls)}{of} steps after warm-up"
-    times += " (not all of them in each)" if event.in_turn else ""
-    several = len(event.names) > 1
-    buffers = "the declared buffers " if several else "the declared buffer "
-    taken = (
-        f", input{'s' if several else ''} of {', '.join(event.functions)},"
-        if event.functions
-        else ""
-    )
-    what = f"{buffers if event.declared else ''}{names}{taken}"
-    serious = event.declared or event.cuda_graphs or event.carried
-    why = ""
-    if event.carried:
-        earlier = " in an earlier call" if event.functions else ""
-        why = f": it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
-    why += "; it is assigned on more than one line" if event.is_assigned_often else ""
+    buffer, given = "the declared buffer ", "input"
+    if len(event.names) > 1:
+        buffer, given = "the declared buffers ", "inputs"
+    what = ", ".join(event.names)
+    if event.declared:
+        what = buffer + what
+    what += clause(f", {given} of ", ", ".join(event.functions), ",")
+    times = f"in {len(event.calls)}{clause(' of ', event.steps, ' watched')} steps after warm-up"
+    if event.in_turn:
+        times += " (not all of them in each)"
+    why = clause(": it is new memory, made by compiled graph ", ", ".join(event.carried))
+    if event.carried and event.functions:
+        why += " in an earlier call"
+    if event.is_assigned_often:
+        why += "; it is assigned on more than one line"
     return finding(
         UNSTABLE,
         event,
         f"{what} moved to another address {times}, last in step {event.calls[-1]}{why}",
         event.identity,
         *event.names,
-        level=m.Level.WARNING if serious else m.Level.NOTE,
+        is_note=not (event.declared or event.cuda_graphs or event.carried),
         count=len(event.calls),
         related=event.related,
         names=event.names,
@@ -412,31 +404,26 @@ def _moved(event: AddressChange) -> m.Finding:
 
 
 def _copied_finding(event: CopiedInput) -> m.Finding:
-    names, size, functions = (
-        ", ".join(event.names),
-        f"{event.size_bytes:,} bytes",
-        ", ".join(event.functions),
-    )
+    names, functions = ", ".join(event.names), ", ".join(event.functions)
+    size = f"{event.size_bytes:,} bytes"
     if event.names[0].startswith(m.INCOMING):
         size += " (a loss computed inside the compiled function sends one number instead)"
-    message, proven = (
-        f"the CUDA graph of {functions} copies {names} before each replay: {size}",
-        False,
-    )
+    message = f"the CUDA graph of {functions} copies {names} before each replay: {size}"
+    is_note = True
     if not event.on_cuda:
         message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"
     elif isinstance(event.copies_per_step, m.Skipped):
         message += f" (by torch's rule; copies were not observed: {event.copies_per_step.reason})"
-    elif event.copies_per_step > 0:
-        proven = True
-    else:
+    elif event.copies_per_step <= 0:
         message += " (by torch's rule; TRACE shows no copy in a compiled region)"
+    else:
+        is_note = event.size_bytes < COPY_BYTES
     return finding(
         COPIED,
         event,
         message,
         event.identity,
         *event.names,
-        level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,
+        is_note=is_note,
         cost=event.cost,
     )

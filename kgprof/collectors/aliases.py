@@ -156,7 +156,6 @@ class Alias(Event):
     serious: bool
     related: tuple[m.Location, ...] = ()
     detail: str = ""
-    calls: int = 0
 
 
 def collect(evidence: Evidence) -> tuple[Alias, ...]:
@@ -193,7 +192,6 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
             pairs=tuple(dict.fromkeys(pair for event in events for pair in event.pairs)),
             serious=any(event.serious for event in events),
             detail="\n".join(dict.fromkeys(event.detail for event in events if event.detail)),
-            calls=max(event.calls for event in events),
         )
 
 
@@ -202,8 +200,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     program's. An input with an origin is something of the program's, or lies in it."""
     if not graph.returns:
         return
-    # input, its source, what is said of it, kind, calls
-    shared: list[tuple[int | None, str, str, str, int]] = []
+    # input, its source, what is said of it, kind
+    shared: list[tuple[int | None, str, str, str]] = []
     from_inputs = set()
     for overlap in graph.overlaps:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
@@ -212,26 +210,21 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         source = tensors.origin(graph, graph.inputs[index])
         if source and (found := relation(overlap)):
             from_inputs.add(overlap.right)
-            shared.append(
-                (
-                    index,
-                    source,
-                    f"{overlap.right} is {found}",
-                    _KINDS.get(found, VIEW),
-                    overlap.runs,
-                )
-            )
+            words = f"{overlap.right} is {found}"
+            shared.append((index, source, words, _KINDS.get(found, VIEW)))
     names = [tensor.name for tensor in graph.inputs]
-    given_out = {source for _, source, _, kind, _ in shared if kind == IDENTITY}
+    given_out = {source for _, source, _, kind in shared if kind == IDENTITY}
     for name in graph.returned_inputs:
-        place = names.index(name) if name in names else None
-        if place is not None:
+        place = None
+        source = ""
+        if name in names:
+            place = names.index(name)
             source = tensors.origin(graph, graph.inputs[place])
-        else:
-            source = name if tensors.is_users(graph, name) else ""
+        elif tensors.is_users(graph, name):
+            source = name
         if source and source not in given_out:
-            shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
-    for place, source, words, kind, calls in shared:
+            shared.append((place, source, "it is returned without a copy", IDENTITY))
+    for place, source, words, kind in shared:
         # An incoming gradient that is passed on does no harm: autograd copies what it keeps of a
         # CUDA graph. A library knows its own caches.
         in_library = not tensors.source.project.holds(graph.file)
@@ -240,7 +233,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if (in_library or graph.backward) and not serious:
             continue
         pair = f"{said(source)}: {words}"
-        yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
+        yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious)
     for overlap in graph.overlaps:  # two views of one input are told by that input
         if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {
             overlap.left,
@@ -250,14 +243,12 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if not (returns(graph, overlap.left) and returns(graph, overlap.right)):
             continue
         if found := relation(overlap):
-            pair = (
-                f"{overlap.left} and {overlap.right}: one is {found}"
-                if found != "unknown"
-                else "not known exactly"
-            )
+            pair = "not known exactly"
+            if found != "unknown":
+                pair = f"{overlap.left} and {overlap.right}: one is {found}"
             kind = _KINDS.get(found, VIEW)
             serious = bool(graph.cuda_graphs and not graph.backward)
-            yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
+            yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious)
     for name in graph.returned_twice:
         if name not in names and name not in graph.returned_inputs:
             pair = f"{name} is returned twice"
@@ -268,7 +259,6 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
                 IDENTITY,
                 pair,
                 serious=bool(graph.cuda_graphs),
-                calls=graph.runs,
             )
 
 
@@ -277,21 +267,16 @@ def _held(tensors: RunTensors, graph: m.WatchedGraph, *, on_cuda: bool) -> Itera
     written over."""
     if not graph.cuda_graphs:
         return
-    marked = tensors.tensors.steps_marked
+    words = "would be kept beyond the next replay on CUDA"
+    if on_cuda:
+        words = "is kept beyond the next replay"
+    marks = "no step was marked as begun"
+    if marked := tensors.tensors.steps_marked:
+        marks = f"cudagraph_mark_step_begin was called {plural(marked, 'time')}"
     for held in graph.held_outputs:
-        if calls := tensors.steady(held.calls):
-            words = (
-                "is kept beyond the next replay"
-                if on_cuda
-                else "would be kept beyond the next replay on CUDA"
-            )
-            marks = (
-                f"cudagraph_mark_step_begin was called {plural(marked, 'time')}"
-                if marked
-                else ("no step was marked as begun")
-            )
+        if tensors.steady(held.calls):
             pair = f"output {held.output} {words} ({marks})"
-            yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda, calls=len(calls))
+            yield _alias(tensors, graph, OUTPUTS, REPLAY, pair, serious=on_cuda)
 
 
 def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
@@ -304,17 +289,9 @@ def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
             continue
         if found := relation(overlap):
             names = f"{said(graph.inputs[left].name)} and {said(graph.inputs[right].name)}"
-            kind = INPUTS if found != "unknown" else UNKNOWN
             pair = f"{names} share memory, and one is written to"
-            yield _alias(
-                tensors,
-                graph,
-                OVERLAPPING,
-                kind,
-                pair,
-                serious=found != "unknown",
-                calls=overlap.runs,
-            )
+            serious = found != "unknown"
+            yield _alias(tensors, graph, OVERLAPPING, INPUTS, pair, serious=serious)
     for index, tensor in enumerate(graph.inputs):
         if is_written(graph, index) and (held := next(iter(tensor.held), None)) is not None:
             itself = overlaps_itself(held.last)
@@ -323,15 +300,13 @@ def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
                     f"{said(tensor.name)} has elements that share memory (stride "
                     f"{list(held.last.stride)})"
                 )
-                kind = INTERNAL if itself else UNKNOWN
                 yield _alias(
                     tensors,
                     graph,
                     OVERLAPPING,
-                    kind,
+                    INTERNAL,
                     pair,
-                    serious=bool(itself),
-                    calls=held.watched,
+                    serious=itself is True,
                 )
 
 
@@ -343,10 +318,13 @@ def _alias(
     pair: str,
     *,
     serious: bool,
-    calls: int,
 ) -> Alias:
     place = tensors.definition(graph)
-    of_backward = ("backward",) if graph.backward else ()
+    identity = [*(tensors.source.identity(place) or (user_function(graph.function),))]
+    if graph.backward:
+        identity.append("backward")
+    if rule is OVERLAPPING and not serious:
+        kind = UNKNOWN
     return Alias(
         run=tensors.key,
         rule=rule.id,
@@ -355,11 +333,8 @@ def _alias(
         location=place,
         pairs=(pair,),
         serious=serious,
-        identity="\0".join(
-            (*(tensors.source.identity(place) or (user_function(graph.function),)), *of_backward)
-        ),
+        identity="\0".join(identity),
         detail=tensors.intent(graph),
-        calls=calls,
     )
 
 
@@ -376,7 +351,8 @@ def _refused(evidence: Evidence) -> list[Alias]:
             if row.outcome == "raised" and (kind := refused_branch(row.text)):
                 compiled = next(iter(trace.compilations_of(row)), None)
                 place = quoted_line(trace.source, row.text.partition(_USER_CODE)[2])
-                place = place or (trace.source.innermost(compiled.stack) if compiled else None)
+                if place is None and compiled is not None:
+                    place = trace.source.innermost(compiled.stack)
                 events.append(_cond(trace.run, trace.source, kind, place, row.text))
     for run in evidence.runs:
         text = run.record.exit.traceback
@@ -390,41 +366,41 @@ def _refused(evidence: Evidence) -> list[Alias]:
 def refused_branch(text: str) -> str:
     """What torch refused, where it speaks of torch.cond."""
     named = _OPERATOR.search(text)
-    found = next((_REFUSED[name] for name in _ID.findall(text) if name in _REFUSED), "")
-    return found if named is not None and named[1].endswith("cond") else ""
+    if named is None or not named[1].endswith("cond"):
+        return ""
+    return next((_REFUSED[name] for name in _ID.findall(text) if name in _REFUSED), "")
 
 
 def quoted_line(source: SourceText, text: str) -> m.Location | None:
     """The innermost line of the project in a stack that torch quotes outermost first."""
     lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(text))
-    stack = tuple(
-        m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines
-    )
+    stack = tuple(m.Location(file, int(line), name or "") for file, line, name in lines)
     return source.innermost(stack)
 
 
 def _cond(
     run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str
 ) -> Alias:
-    words = (
-        "returns an operand, a view of one, or one tensor twice"
-        if kind == ALIASING
-        else "writes to an operand"
-    )
+    words = "writes to an operand"
+    if kind == ALIASING:
+        words = "returns an operand, a view of one, or one tensor twice"
+    function = ""
+    branches: tuple[m.Location, ...] = ()
+    if place is not None:
+        function = place.function
+        branches = source.branches(place, "cond")
+    _, encountered, why = text.partition("Encountered")
     return Alias(
         run=run,
         rule=COND.id,
         kind=kind,
-        function=place.function if place else "",
+        function=function,
         location=place,
         pairs=(f"a branch of torch.cond {words}",),
         serious=True,
         identity="\0".join(source.identity(place)),
-        related=source.branches(place, "cond") if place else (),
-        detail=text[text.find("Encountered") if "Encountered" in text else 0 :]
-        .partition(_USER_CODE)[0]
-        .strip(),
-        calls=1,
+        related=branches,
+        detail=(f"{encountered}{why}" or text).partition(_USER_CODE)[0].strip(),
     )
 
 
@@ -434,9 +410,9 @@ def _cond(
 @of_each
 def diagnose(event: Alias) -> Iterator[m.Finding]:
     rule = next(rule for rule in RULES if rule.id == event.rule)
-    pairs = "; ".join(event.pairs[:4]) + (
-        f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else ""
-    )
+    pairs = "; ".join(event.pairs[:4])
+    if len(event.pairs) > 4:
+        pairs += f"; and {len(event.pairs) - 4} more"
     what = {
         OUTPUT_INPUT.id: (
             f"{event.function} returns memory that it shares with its arguments: {pairs}"
@@ -451,7 +427,7 @@ def diagnose(event: Alias) -> Iterator[m.Finding]:
         what,
         event.identity,
         event.kind,
-        level=rule.level if event.serious else m.Level.NOTE,
+        is_note=not event.serious,
         related=event.related,
         detail=event.detail,
     )

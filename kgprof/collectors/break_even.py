@@ -58,25 +58,24 @@ RULES = (NEVER_BREAKS_EVEN,)
 def collect(evidence: Evidence) -> tuple[m.Economics, ...]:
     """Of runs that compiled something and could be held against the same strategy in mode eager."""
     found = (run.once(economics) for run in evidence.runs)
-    return tuple(one for one in found if not isinstance(one, m.Skipped) and one.is_decided)
+    return tuple(one for one in found if isinstance(one, m.Economics) and one.is_decided)
 
 
 @of_each
 def diagnose(event: m.Economics) -> Iterator[m.Finding]:
-    after_h = event.cold.after_s / 3600 if isinstance(event.cold, m.BreakEven) else None
-    never = event.verdict == m.Payoff.NEVER
-    if (
-        not never
-        and event.verdict != m.Payoff.LEVEL
-        and (after_h is None or after_h <= LATE_AFTER_H)
-    ):
+    level, message, is_late = m.Level.NOTE, event.text, False
+    if isinstance(event.cold, m.BreakEven):
+        after_h = event.cold.after_s / 3600
+        message += f", which is {short(after_h)} hours of steps"
+        is_late = after_h > LATE_AFTER_H
+    if event.verdict == m.Payoff.NEVER:
+        level = NEVER_BREAKS_EVEN.level
+    elif event.verdict != m.Payoff.LEVEL and not is_late:
         return
     yield m.Finding(
         rule=NEVER_BREAKS_EVEN.id,
-        level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
-        message=event.text
-        if after_h is None
-        else f"{event.text}, which is {short(after_h)} hours of steps",
+        level=level,
+        message=message,
         run=event.run,
         fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
         cost=_cost(event),
@@ -86,9 +85,5 @@ def diagnose(event: m.Economics) -> Iterator[m.Finding]:
 @m.skippable
 def _cost(event: m.Economics) -> m.FindingCost:
     return m.FindingCost(
-        value=m.known(event.cold_s),
-        unit="s",
-        what="compile time, on a cold cache",
-        measured_in=(m.PassName.COMPILE,),
-        samples=1,
+        m.known(event.cold_s), "s", "compile time, on a cold cache", (m.PassName.COMPILE,), 1
     )

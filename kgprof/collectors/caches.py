@@ -78,7 +78,6 @@ class CacheUse(Event):
     cache: str  # "FX graph cache", "AOTAutograd cache"
     outcome: str  # hit, miss, bypass
     reason: str  # of a bypass, torch's own words
-    call: int
 
 
 def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
@@ -87,22 +86,29 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
         evidence.compilers, _CACHES.items(), _OUTCOMES
     ):
         for record in trace.artifacts(f"{prefix}_{outcome}"):
-            compiled = trace.compilation(compile_id(record.metadata), record.call)
-            location = place_of(trace, compiled) if compiled else None
-            library = library_function(trace, compiled) if compiled else None
-            inside = (library.package, library.file, library.function) if library else ()
-            use = CacheUse(
-                run=trace.run,
-                compile_id=compile_id(record.metadata),
-                location=location,
-                library=library,
-                cache=cache,
-                outcome=outcome,
-                reason=_reason(record.payload) if outcome == "bypass" else "",
-                call=record.call,
-                identity="\0".join((*trace.source.identity(location)[:2], *inside)),
+            name = compile_id(record.metadata)
+            location = library = None
+            if compiled := trace.compilation(name, record.call):
+                location = place_of(trace, compiled)
+                library = library_function(trace, compiled)
+            identity = trace.source.identity(location)[:2]
+            if library is not None:
+                identity = (*identity, library.package, library.file, library.function)
+            reason = ""
+            if outcome == "bypass":
+                reason = _reason(record.payload)
+            uses.append(
+                CacheUse(
+                    run=trace.run,
+                    compile_id=name,
+                    location=location,
+                    library=library,
+                    cache=cache,
+                    outcome=outcome,
+                    reason=reason,
+                    identity="\0".join(identity),
+                )
             )
-            uses.append(use)
     return tuple(uses)
 
 
@@ -113,9 +119,7 @@ def tallies(events: tuple[CacheUse, ...], run: m.RunKey) -> tuple[m.CacheTally, 
         for cache in _CACHES.values()
     }
     return tuple(
-        m.CacheTally(
-            cache=cache, hits=of.count("hit"), misses=of.count("miss"), bypasses=of.count("bypass")
-        )
+        m.CacheTally(cache, of.count("hit"), of.count("miss"), of.count("bypass"))
         for cache, of in outcomes.items()
     )
 
@@ -133,8 +137,9 @@ def _reason(payload: str | None) -> str:
 def _fix(use: CacheUse) -> str:
     if _CALLS_A_FUNCTION in use.reason:
         return FUNCTIONS_TOO
-    enters = _ENTERS_AUTOCAST in use.reason and not use.library
-    return AUTOCAST_AROUND if enters else ""
+    if _ENTERS_AUTOCAST in use.reason and not use.library:
+        return AUTOCAST_AROUND
+    return ""
 
 
 def _why_no_code(use: CacheUse) -> str:
@@ -142,7 +147,9 @@ def _why_no_code(use: CacheUse) -> str:
         return OF_A_LIBRARY
     if _IS_CONTROL_FLOW.search(use.reason):
         return CONTROL_FLOW
-    return CUSTOM_PASS if "custom pass" in use.reason else ""
+    if "custom pass" in use.reason:
+        return CUSTOM_PASS
+    return ""
 
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
@@ -152,20 +159,27 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
     for first, *more in grouped(refused, lambda use: (use.run, use.identity)):
         uses = (first, *more)
         caches = " and ".join(dict.fromkeys(use.cache for use in uses))
-        name = first.location.function if first.location else "a graph"
-        name = f"{first.library.function} in {first.library}" if first.library else name
+        name = "a graph"
+        if first.library is not None:
+            name = f"{first.library.function} in {first.library}"
+        elif first.location is not None:
+            name = first.location.function
         fix = _fix(first)
+        no_fix = ""
+        if not fix:
+            no_fix = _why_no_code(first)
         # What Inductor generated has a cache of its own, behind that of AOTAutograd.
-        generated = _CACHES["fx_graph_cache"] in caches
-        again = "recompiled" if generated else "traced by AOTAutograd again"
+        again = "traced by AOTAutograd again"
+        if _CACHES["fx_graph_cache"] in caches:
+            again = "recompiled"
         findings.append(
             finding(
                 CACHE_BYPASSED,
                 first,
                 f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
                 first.identity,
-                level=m.Level.NOTE if first.library else None,
-                no_fix="" if fix else _why_no_code(first),
+                is_note=first.library is not None,
+                no_fix=no_fix,
                 fix=fix,
                 library=first.library,
                 count=len({use.compile_id for use in uses}),

@@ -123,31 +123,45 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
     for compiled in trace.compiled:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
             backward = metrics is not compiled.metrics
-            frame = compiled.frame
-            name = frame.function if frame else ""
-            duration_us = metrics.get("duration_us")
-            unknown = m.Skipped("torch gave no duration_us")
-            known = seconds.get((id(compiled), backward), {})
-            spent = {
-                stage: known.get(stage, 0.0)
-                for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)
-            }
-            # the graph came from a cache: Inductor looked it up and loaded it
-            if CODE not in known:
-                spent[CACHING] += spent[SCHEDULING]
-                spent[SCHEDULING] = 0.0
-            row = m.Compilation(
-                compile_id=compiled.compile_id,
-                function=f"{name} (backward)" if backward else name,
-                location=f"{frame.file}:{frame.line}" if frame else "",
-                duration_s=unknown if duration_us is None else duration_us / 1e6,
-                fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
-                call=compiled.call if trace.calls else None,
-                operators=metrics.get("graph_op_count"),
-                stages=m.CompileStages(**spent) if known else m.Skipped(why),
+            name = location = ""
+            if (frame := compiled.frame) is not None:
+                name = frame.function
+                location = f"{frame.file}:{frame.line}"
+            if backward:
+                name += " (backward)"
+            duration_s: float | m.Skipped = m.Skipped("torch gave no duration_us")
+            if (duration_us := metrics.get("duration_us")) is not None:
+                duration_s = duration_us / 1e6
+            call = None
+            if trace.calls:
+                call = compiled.call
+            rows.append(
+                m.Compilation(
+                    compiled.compile_id,
+                    name,
+                    location,
+                    duration_s,
+                    str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
+                    call,
+                    metrics.get("graph_op_count"),
+                    _stages(seconds.get((id(compiled), backward), {}), why),
+                )
             )
-            rows.append(row)
     return tuple(rows)
+
+
+def _stages(known: Mapping[str, float], why: str) -> m.CompileStages | m.Skipped:
+    if not known:
+        return m.Skipped(why)
+    spent = {
+        stage: known.get(stage, 0.0)
+        for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)
+    }
+    # the graph came from a cache: Inductor looked it up and loaded it
+    if CODE not in known:
+        spent[CACHING] += spent[SCHEDULING]
+        spent[SCHEDULING] = 0.0
+    return m.CompileStages(**spent)
 
 
 def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:
@@ -183,10 +197,11 @@ def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None
             continue
         event = json_object(record.payload)
         args = event.get("args")
+        if not isinstance(args, dict):
+            continue
         # torch writes the text "None" for a span of a worker thread.
-        name = str((args if isinstance(args, dict) else {}).get("compile_id") or "")
-        name = "" if name == "None" else name
-        if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and name:
+        name = str(args.get("compile_id") or "None")
+        if event.get("ph") in ("B", "E") and event.get("name") in STAGE_OF and name != "None":
             yield event, trace.compilation(name, record.call)
 
 
@@ -235,7 +250,7 @@ def _failed(
 ) -> FailedCompile:
     """``code``: file, first line and name of the code object; ``seen``: in which call, and what
     torch traced."""
-    metrics = compiled.metrics if compiled else {}
+    metrics = (compiled and compiled.metrics) or {}
     definition = trace.source.definition(*code)
     is_own = trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
@@ -243,30 +258,42 @@ def _failed(
     # the first line says only that constraints are violated
     if points := tuple(_POINT.findall(said)):
         cause = msgspec.structs.replace(cause, explanation=" ".join(points))
-    traced = _traced(seen, text, metrics)
-    stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
-    location = trace.source.innermost(stack) or (definition if is_own else None)
+    stack = traced = _traced(seen, text, metrics)
+    if compiled is not None and not is_own:
+        stack = (*compiled.stack[:-1], *traced)
+    location = trace.source.innermost(stack)
+    if location is None and is_own:
+        location = definition
     library = library_of(trace, (outside_dynamo(traced) or (None,))[-1])
     guard, forbidden_at = "", None
-    wraps = seen.wraps if isinstance(seen, m.OfferedFrame) else ""
+    function = definition.function
+    if isinstance(seen, m.OfferedFrame) and seen.wraps:
+        function = seen.wraps
     if error == _REFUSED:
         guard = _guard(said, seen)
         forbidden_at = trace.source.setting(_FORBIDS)
         location = location or forbidden_at
-    where = trace.source.identity(location)[:2] or (user_function(code[2]),)
-    inside = (library.package, library.file, library.function) if library else ()
+    identity = [
+        *(trace.source.identity(location)[:2] or (user_function(code[2]),)),
+        error,
+        cause.identity,
+    ]
+    if library is not None:
+        identity += (library.package, library.file, library.function)
+    if not traced:
+        stack = ()
     return FailedCompile(
         run=trace.run,
         location=location,
         library=library,
-        function=wraps or definition.function,
+        function=function,
         error=error,
-        refusal=refusal_of(trace, cause, stack if traced else ()),
+        refusal=refusal_of(trace, cause, stack),
         calls=(seen.call,),
         fix=named_remedy(text),
         guard=guard,
         forbidden_at=forbidden_at,
-        identity="\0".join((*where, error, cause.identity, *inside)),
+        identity="\0".join(identity),
     )
 
 
@@ -288,16 +315,16 @@ def _traced(
     frame hook kept them or as its words quote them, else the innermost one alone, from the metrics.
     A backend fails at no line."""
     if isinstance(seen, m.OfferedFrame) and seen.stack:
-        return tuple(
-            m.Location(file=one.file, line=one.line, function=one.function) for one in seen.stack
-        )
+        return tuple(m.Location(one.file, one.line, one.function) for one in seen.stack)
     if text.startswith("BackendCompilerFailed"):
         return ()
     if quoted := tuple(stack_in(text, anywhere=False)):
         return quoted
     file = metrics.get("fail_user_frame_filename")
     line = metrics.get("fail_user_frame_lineno")
-    return (m.Location(file=str(file), line=int(line)),) if file and line else ()
+    if not (file and line):
+        return ()
+    return (m.Location(str(file), int(line)),)
 
 
 def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
@@ -305,12 +332,16 @@ def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: FailedCompile) -> m.Finding:
-    times = f" {len(event.calls)} times" if len(event.calls) > 1 else ""
+    times = ""
+    if len(event.calls) > 1:
+        times = f" {len(event.calls)} times"
     cause = event.refusal.cause
     if event.error == _REFUSED:
         return _forbidden(event, times)
     why = because(cause, event.library)
-    words = cause.explanation if event.fix and not cause.gb_id else cause.words
+    words = cause.words
+    if event.fix and not cause.gb_id:
+        words = cause.explanation
     no_fix = ""
     if event.error == _OVER_THE_LIMIT:
         no_fix = "the finding about its recompiles says what to change"
@@ -334,7 +365,6 @@ def _finding(event: FailedCompile) -> m.Finding:
 
 def _forbidden(event: FailedCompile, times: str) -> m.Finding:
     """A recompile that the program makes an error."""
-    place = event.forbidden_at
     return finding(
         COMPILE_FAILED,
         event,
@@ -343,7 +373,7 @@ def _forbidden(event: FailedCompile, times: str) -> m.Finding:
         event.identity,
         count=len(event.calls),
         detail=event.refusal.cause.explanation,
-        related=(place,) if place else (),
+        related=tuple(filter(None, (event.forbidden_at,))),
         fix=f"torch._dynamo.config.{_FORBIDS} = False  # it then compiles again; or give "
         f"{event.function} the same kind of input in every call",
     )

@@ -13,14 +13,15 @@ On a CPU run none of this can be observed.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 import msgspec
 import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
-from kgprof.collectors.event import Event, finding, of_each
-from kgprof.collectors.fingerprint import grouped
+from kgprof.collectors.event import Details, Event, finding, of_each
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.graph_sizes import GraphSizes, graph_sizes, inputs
 from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.tensor_facts import last_name, said
@@ -172,7 +173,7 @@ _FUNCTION = re.compile(r"function=(?P<function>[^,=]+),")
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
 
 
-class Skip(m.Model):
+class Skip(m.Model, kw_only=False):
     compile_id: str  # empty for a skip that torch decides on when the graph runs
     location: m.Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
@@ -180,7 +181,7 @@ class Skip(m.Model):
     call: int
 
 
-class Partitioning(m.Model):
+class Partitioning(m.Model, kw_only=False):
     """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
 
     compile_id: str
@@ -193,7 +194,7 @@ class Partitioning(m.Model):
     related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
 
 
-class Recorded(m.Model):
+class Recorded(m.Model, kw_only=False):
     """One recording of one CUDA graph."""
 
     compile_id: str
@@ -206,7 +207,7 @@ class Recorded(m.Model):
     compiled_in: int = 0
 
 
-class Replayed(m.Model):
+class Replayed(m.Model, kw_only=False):
     """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
 
     compile_id: str
@@ -226,8 +227,8 @@ class CudaGraphs(Event):
     graphs: int
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
     recorded: tuple[Recorded, ...] | m.Skipped
-    skips: tuple[Skip, ...]
-    partitions: tuple[Partitioning, ...]
+    skips: tuple[Skip, ...] = ()
+    partitions: tuple[Partitioning, ...] = ()
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
     sizes: tuple[GraphSizes, ...] = ()  # compilations that have a graph for each of several sizes
@@ -245,9 +246,21 @@ def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
 
 
 def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
-    on_cuda = run.whole.device == "cuda"
-    traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
     may_be_one = [graph for graph in trace.all.graphs if graph.cuda_graphs is not False]
+    # What Inductor was told at each graph; the mode alone where the graph hook was not there.
+    asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
+    requested = any(asked or [run.key.mode in MODES])
+    if run.whole.device != "cuda":
+        return CudaGraphs(
+            run=run.key,
+            requested=requested,
+            graphs=sum(bool(graph.runs) for graph in may_be_one),
+            launches_per_step=NOT_ON_CPU,
+            recorded=NOT_ON_CPU,
+            steady_from=trace.steady_from,
+            sizes=graph_sizes(run, trace, {}),
+        )
+    traced = run.trace(m.PassName.TRACE)
     per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
         per_step = traced
@@ -259,19 +272,17 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         replayed = list(_replayed(trace, traced.columns))
         names = set(traced.columns.names)
         ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
-    recorded = tuple(_recorded(trace)) if on_cuda else ()
-    skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
+    recorded = tuple(_recorded(trace))
+    skips, partitions = tuple(_skips(trace)), tuple(_partitions(trace))
     placed = (
         event.location for events in (skips, partitions, replayed, recorded) for event in events
     )
-    # What Inductor was told at each graph; the mode alone where the graph hook was not there.
-    asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
     return CudaGraphs(
         run=run.key,
-        requested=any(asked) if asked else run.key.mode in MODES,
+        requested=requested,
         graphs=len(ran),
         launches_per_step=per_step,
-        recorded=recorded if on_cuda else NOT_ON_CPU,
+        recorded=recorded,
         skips=skips,
         partitions=partitions,
         steady_from=trace.steady_from,
@@ -297,11 +308,11 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     kept = (inside != NOBODY) & replays[inside]
     region = np.where(kept, columns.name[inside], NOBODY)
     for name in dict.fromkeys(graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs):
-        here = columns.names.index(REGION + name) if REGION + name in columns.names else None
-        if here is not None:
+        if REGION + name in columns.names:
+            here = columns.names.index(REGION + name)
             yield Replayed(
-                compile_id=name,
-                location=_place_of_id(trace, name, trace.calls),
+                name,
+                _place_of_id(trace, name, trace.calls),
                 runs=int((replays & (columns.name == here)).sum()),
                 launches=int((graph_calls[calls] & (region == here)).sum()),
                 kernels=int((kernel_calls[calls] & (region == here)).sum()),
@@ -324,13 +335,10 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
             trace, message.compile_id, message.call
         )
         reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
-        key = (place.file, place.line, reason) if place else (message.compile_id, reason)
+        key = line_of(place, message.compile_id), reason
         if key not in seen:
             seen.add(key)
-            of = message.compile_id
-            yield Skip(
-                compile_id=of, location=place, reason=reason, text=message.text, call=message.call
-            )
+            yield Skip(message.compile_id, place, reason, message.text, message.call)
 
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
@@ -349,25 +357,29 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
         found = [
             match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))
         ]
-        sources = (
-            tuple(_cpu_inputs(trace, head.compile_id)) if any(map(_ON_CPU.search, found)) else ()
-        )
-        bound = tuple(
+        sources: tuple[str, ...] = ()
+        if any(map(_ON_CPU.search, found)):
+            sources = tuple(_cpu_inputs(trace, head.compile_id))
+        related = tuple(
             dict.fromkeys(
                 place for name in sources for place in trace.source.bound(last_name(name))
             )
         )
         quoted = quoted_line(trace.source, "\n".join(texts))
-        define = _place_of_id(trace, head.compile_id, head.call)
+        location = define = _place_of_id(trace, head.compile_id, head.call)
+        # The line that puts a tensor of the CPU where the graph finds it is the one to change.
+        if len(related) == 1 and quoted is None:
+            (location,) = related
+            if define is not None:
+                related = (define,)
         yield Partitioning(
-            compile_id=head.compile_id,
-            graphed=int(counts[2]),
-            not_graphed=int(counts[3]),
-            reasons=tuple(dict.fromkeys(found)),
-            # The line that puts a tensor of the CPU where the graph finds it is the one to change.
-            location=quoted or (bound[0] if len(bound) == 1 else define),
-            cpu_inputs=tuple(map(said, sources)),
-            related=(define,) if define and len(bound) == 1 and not quoted else bound,
+            head.compile_id,
+            int(counts[2]),
+            int(counts[3]),
+            tuple(dict.fromkeys(found)),
+            quoted or location,
+            tuple(map(said, sources)),
+            related,
         )
 
 
@@ -392,28 +404,33 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
     why = ""
     why_call = -1
     for message in trace.all.logs:
-        if (again := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
-            why = again["reason"].strip()
+        if (told := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
+            why = told["reason"].strip()
             why_call = message.call
         if message.function == _RECORD:
-            name = _COMPILE_ID.match(message.text)
-            number = name["id"] if name else message.compile_id
-            function = _FUNCTION.search(message.text)
-            compiled = trace.compilation(number, message.call)
+            number = message.compile_id
+            if named := _COMPILE_ID.match(message.text):
+                number = named["id"]
+            function = ""
+            if piece := _FUNCTION.search(message.text):
+                function = piece["function"]
+            again = ""
+            if why_call == message.call:
+                again = why
+            location = None
+            compiled_in = 0
+            if compiled := trace.compilation(number, message.call):
+                location = place_of(trace, compiled)
+                compiled_in = compiled.call
             yield Recorded(
-                compile_id=number,
-                call=message.call,
-                again=why if why_call == message.call else "",
-                location=place_of(trace, compiled) if compiled else None,
-                function=function["function"] if function else "",
-                inputs=inputs(message.text),
-                compiled_in=compiled.call if compiled else 0,
+                number, message.call, again, location, function, inputs(message.text), compiled_in
             )
 
 
 def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
-    compiled = trace.compilation(name, call)
-    return place_of(trace, compiled) if compiled else None
+    if compiled := trace.compilation(name, call):
+        return place_of(trace, compiled)
+    return None
 
 
 # ---------------------------------------------------------------- findings
@@ -437,44 +454,53 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
             )
             if cut.cpu_inputs:
                 message += f"; on the CPU: {', '.join(cut.cpu_inputs[:3])}"
-            found = _finding(PARTITIONED, event, cut.location, message, identity=reasons)
-            yield msgspec.structs.replace(found, related=cut.related, names=cut.cpu_inputs)
+            yield _finding(
+                PARTITIONED,
+                event,
+                cut.location,
+                message,
+                identity=reasons,
+                related=cut.related,
+                names=cut.cpu_inputs,
+            )
     # Where torch only recorded graphs in the traced steps, there was none to replay yet.
     may_replay = not event.replayed or any(one.runs for one in event.replayed)
     if event.graphs and event.launches_per_step == 0 and may_replay:
-        said = (
-            f"torch logged that it skipped {len(event.skips)} of them"
-            if event.skips
-            else "torch logged no skip"
-        )
+        skipped = "torch logged no skip"
+        if event.skips:
+            skipped = f"torch logged that it skipped {len(event.skips)} of them"
         message = (
             "no CUDA graph was launched in TRACE, although "
-            f"{plural(event.graphs, 'compiled graph')} ran in it; {said}"
+            f"{plural(event.graphs, 'compiled graph')} ran in it; {skipped}"
         )
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:
-        for one in event.replayed:
-            # Without kernels of its own there was nothing to launch. Fewer launches than runs prove
-            # as much of some.
-            if one.kernels > 0 and one.launches < one.runs:
-                name = one.location.function if one.location else f"compilation {one.compile_id}"
-                said = (
-                    "torch logged that it skipped it"
-                    if _is_skipped(event, one)
-                    else "torch logged no skip of it"
-                )
-                runs = (
-                    f"{one.runs - one.launches if one.launches else 'each'} of its "
-                    f"{plural(one.runs, 'run')}"
-                )
-                message = (
-                    f"no CUDA graph of {name} was launched in {runs} in TRACE, though "
-                    f"others were; {said}"
-                )
-                identity = f"{name} {one.compile_id.partition('/')[2]}"
-                yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
+        yield from _not_launched(event)
     yield from _again(event)
     yield from _for_sizes(event)
+
+
+def _not_launched(event: CudaGraphs) -> Iterator[m.Finding]:
+    for one in event.replayed:
+        # Without kernels of its own there was nothing to launch. Fewer launches than runs prove as
+        # much of some.
+        if one.kernels == 0 or one.launches >= one.runs:
+            continue
+        name = f"compilation {one.compile_id}"
+        if one.location is not None:
+            name = one.location.function
+        skipped = "torch logged no skip of it"
+        if _is_skipped(event, one):
+            skipped = "torch logged that it skipped it"
+        without = "each"
+        if one.launches:
+            without = str(one.runs - one.launches)
+        message = (
+            f"no CUDA graph of {name} was launched in {without} of its {plural(one.runs, 'run')} "
+            f"in TRACE, though others were; {skipped}"
+        )
+        identity = f"{name} {one.compile_id.partition('/')[2]}"
+        yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
 
 
 def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
@@ -503,15 +529,23 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     )
     for recorded in filter(None, late):
         first = recorded[0]
-        name = first.location.function if first.location else "a compiled graph"
-        times = f"{len(recorded)} times" if len(recorded) > 1 else "once"
+        name = "a compiled graph"
+        if first.location is not None:
+            name = first.location.function
+        times = "once"
+        if len(recorded) > 1:
+            times = f"{len(recorded)} times"
         why = next((one.again for one in recorded if one.again), "")
         message = (
             f"the CUDA graph of {name} was recorded again {times} after warm-up: "
             f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
         detail = "\n".join(f"step {one.call}: {one.again}" for one in recorded)
-        again = _finding(
+        fix = ""
+        if not why:
+            # The same tensors, and yet not where torch looked for the graph: the order of calls.
+            fix = NEW_START
+        yield _finding(
             RERECORDED,
             event,
             first.location,
@@ -519,9 +553,8 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             detail=detail,
             count=len(recorded),
             identity=name,
+            fix=fix,
         )
-        # The same tensors, and yet not where torch looked for the graph: the order of calls.
-        yield again if why else msgspec.structs.replace(again, fix=NEW_START)
 
 
 def _repeated(recorded: Sequence[Recorded], sizes: int) -> Iterator[Recorded]:
@@ -550,9 +583,10 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
     for each in event.sizes:
         if not each.late:
             continue
-        one, several = "size", "input sizes"
+        one, several, no_fix = "size", "input sizes", ""
         if each.numbers:
             one, several = "value", f"values of {' and '.join(map(said, each.numbers[:NAMED]))}"
+            no_fix = NUMBERS
         message = f"a CUDA graph is recorded for each of {each.sizes:,} {several}"
         often = each.warned
         if isinstance(each.each_us, float):
@@ -567,36 +601,36 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
             message += f", {each.late:,} of them after warm-up"
         if each.warned:
             message += "; torch warns of it"
-        found = _finding(RERECORDED, event, each.location, message, count=each.late, identity=SIZES)
-        yield msgspec.structs.replace(
-            found,
-            level=m.Level.WARNING if often else m.Level.NOTE,
-            no_fix=NUMBERS if each.numbers else "",
+        yield _finding(
+            RERECORDED,
+            event,
+            each.location,
+            message,
+            identity=SIZES,
+            is_note=not often,
+            count=each.late,
+            no_fix=no_fix,
             cost=_cost_of_sizes(each),
             saves=_saved_without_sizes(each),
         )
 
 
-def _cost_of_sizes(each: GraphSizes) -> m.FindingCost | m.Skipped:
-    if isinstance(each.each_us, m.Skipped):
-        return each.each_us
+@m.skippable
+def _cost_of_sizes(each: GraphSizes) -> m.FindingCost:
+    m.known(each.each_us)
     return m.FindingCost(
-        value=each.extra_us / 1e6,
-        unit="s",
-        what="beyond replays, in all",
-        measured_in=(m.PassName.MEMORY,),
-        samples=each.in_steps,
+        each.extra_us / 1e6, "s", "beyond replays, in all", (m.PassName.MEMORY,), each.in_steps
     )
 
 
-def _saved_without_sizes(each: GraphSizes) -> m.Saving | m.Skipped:
+@m.skippable
+def _saved_without_sizes(each: GraphSizes) -> m.Saving:
     """One graph for all sizes saves the others, and compiling for other sizes."""
-    if isinstance(each.each_us, m.Skipped):
-        return each.each_us
+    m.known(each.each_us)
     return m.Saving(
-        us_per_step=each.extra_us + each.compiled_us,
-        how="recording graphs, and compiling again for other sizes",
-        measured_in=(m.PassName.MEMORY, m.PassName.COMPILE),
+        each.extra_us + each.compiled_us,
+        "recording graphs, and compiling again for other sizes",
+        (m.PassName.MEMORY, m.PassName.COMPILE),
         per="run",
     )
 
@@ -607,17 +641,21 @@ def _finding(
     location: m.Location | None,
     message: str,
     *,
-    detail: str = "",
-    count: int = 1,
     identity: str | None = None,
+    is_note: bool = False,
+    **details: Unpack[Details],
 ) -> m.Finding:
-    place = event.identities[location] if location else ""
+    place = ""
+    if location is not None:
+        place = event.identities[location]
+    if identity is None:
+        identity = message
     return finding(
         rule,
         Event(run=event.run, location=location),
         message,
         place,
-        message if identity is None else identity,
-        detail=detail,
-        count=count,
+        identity,
+        is_note=is_note,
+        **details,
     )

@@ -179,8 +179,9 @@ class DeviceTime(Event):
         if not self.caused_us:
             return None
         largest = self.causes[0]
-        is_most = largest[2] >= MOSTLY * self.caused_us
-        return largest if is_most else None
+        if largest[2] < MOSTLY * self.caused_us:
+            return None
+        return largest
 
     @property
     def causes(self) -> Sequence[limits.Part]:
@@ -219,43 +220,50 @@ def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
     )
 
 
-def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
-    timing = run.record.timing
-    step_us = timing.every_us if isinstance(timing, m.TimingPass) else []
+@m.otherwise(())
+def _of_run(run: RunEvidence) -> tuple[DeviceTime, ...]:
+    step_us = m.known(run.record.timing).every_us
     script = run.record.script
     if not step_us or (script is not None and script.traced):
-        return  # of steps of another kind, nothing is said of these
-    found = run.once(kernels.of_trace)
-    if isinstance(found, m.Skipped) or isinstance(found.launches, m.Skipped):
-        return
+        return ()  # of steps of another kind, nothing is said of these
+    found = m.known(run.once(kernels.of_trace))
     if found.device != "cuda" or not found.steps:
-        return
-    traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped) or isinstance(run.record.trace, m.Skipped):
-        return
-    step, busy_us = statistics.median(step_us), found.busy_us / found.steps
-    if traced.extent.unlike:
-        bare_us = run.record.trace.bare_us or step
-        step, busy_us = min(float(np.percentile(step_us, 10)), bare_us), max(traced.work_us)
-    graphs = () if run.compiler is None else run.compiler.all.graphs
-    yield DeviceTime(
-        run=run.key,
-        step_us=step,
-        unlike=traced.extent.unlike,
-        samples=len(step_us),
-        busy_us=busy_us,
-        steps=found.steps,
-        launches=found.launches / found.steps,
-        graph_launches=(
-            found.graph_launches
-            if isinstance(found.graph_launches, m.Skipped)
-            else found.graph_launches / found.steps
+        return ()
+    launched = m.known(found.launches)
+    traced = m.known(run.once(traced_steps))
+    unlike = traced.extent.unlike
+    step = statistics.median(step_us)
+    busy_us = found.busy_us / found.steps
+    loader_us = in_compiled_us = None
+    if unlike:
+        bare_us = m.known(run.record.trace).bare_us or step
+        step = min(float(np.percentile(step_us, 10)), bare_us)
+        busy_us = max(traced.work_us)
+    else:
+        loader_us = run.once(input_pipeline.loader_us)
+        in_compiled_us = traced.idle_us(_regions(traced))
+    return (
+        DeviceTime(
+            run=run.key,
+            step_us=step,
+            unlike=unlike,
+            samples=len(step_us),
+            busy_us=busy_us,
+            steps=found.steps,
+            launches=launched / found.steps,
+            graph_launches=_per_step(found.graph_launches, found.steps),
+            idle=found.idle,
+            loader_us=loader_us,
+            asks_for_graphs=run.compiler is not None
+            and any(graph.cuda_graphs for graph in run.compiler.all.graphs),
+            in_compiled_us=in_compiled_us,
         ),
-        idle=found.idle,
-        loader_us=None if traced.extent.unlike else run.once(input_pipeline.loader_us),
-        asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
-        in_compiled_us=None if traced.extent.unlike else traced.idle_us(_regions(traced)),
     )
+
+
+@m.skippable
+def _per_step(launches: int | m.Skipped, steps: int) -> float:
+    return m.known(launches) / steps
 
 
 def _regions(traced: TracedSteps) -> launches.Indices:
@@ -291,15 +299,19 @@ def _sizes_change(run: RunEvidence) -> bool:
 def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
     if event.idle_share < IDLE_SHARE:
         return
-    rule = LAUNCH_BOUND if event.is_launching else DEVICE_IDLE
-    expected = event.is_launching and event.run.mode == m.EAGER
+    rule, fix = DEVICE_IDLE, ""
+    if event.is_launching:
+        rule = LAUNCH_BOUND
+        if event.may_replay:
+            fix = REPLAY
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
     if event.unlike:
         lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
         lines.append(event.unlike)
-    every = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
-    spans = [span for span in every if span.name != m.READS_ON_CPU]
+    spans = []
+    if isinstance(event.idle, m.DeviceIdle):
+        spans = [span for span in event.idle.host_spans if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
     lines += [
@@ -312,17 +324,17 @@ def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
         rule,
         event,
         _message(event),
-        level=m.Level.NOTE if expected else None,
+        is_note=event.is_launching and event.run.mode == m.EAGER,
         detail="\n".join(lines),
         cost=m.FindingCost(
-            value=event.idle_us,
-            unit="us/step",
-            what="GPU idle time",
-            measured_in=(m.PassName.TIMING, m.PassName.TRACE),
-            samples=event.samples,
+            event.idle_us,
+            "us/step",
+            "GPU idle time",
+            (m.PassName.TIMING, m.PassName.TRACE),
+            event.samples,
         ),
         saves=_saving(event, rule),
-        fix=REPLAY if rule is LAUNCH_BOUND and event.may_replay else "",
+        fix=fix,
     )
 
 
@@ -358,8 +370,4 @@ def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
         us, how = event.in_compiled_us or 0.0, "the GPU's idle time in compiled code"
     else:
         us, how = event.idle_us, "the step's GPU idle time"
-    return m.Saving(
-        us_per_step=us,
-        how=how,
-        measured_in=(m.PassName.TIMING, m.PassName.TRACE),
-    )
+    return m.Saving(us, how, (m.PassName.TIMING, m.PassName.TRACE))

@@ -95,11 +95,9 @@ def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
 
 
 def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[Disagreement]:
-    lacking = (
-        {one.capture for one in recorded.capture_unavailable}
-        if isinstance(recorded, m.CompilePass)
-        else set()
-    )
+    lacking = set()
+    if isinstance(recorded, m.CompilePass):
+        lacking = {one.capture for one in recorded.capture_unavailable}
     if trace.all.left_out or TRACE in lacking:
         return
     if FRAMES not in lacking:
@@ -130,10 +128,15 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
         ("compilations", FRAMES, guarded, frames),
         ("graphs", GRAPHS, counted, graphs - empty - failed),
     ):
-        for name in () if other in lacking else sorted(traced ^ hooked):
-            compiled = trace.compilation(name, trace.calls)
-            location = recompiles.place_of(trace, compiled) if compiled else None
-            witness, silent = (TRACE, other) if name in traced else (other, TRACE)
+        if other in lacking:
+            continue
+        for name in sorted(traced ^ hooked):
+            location = None
+            if compiled := trace.compilation(name, trace.calls):
+                location = recompiles.place_of(trace, compiled)
+            witness, silent = other, TRACE
+            if name in traced:
+                witness, silent = TRACE, other
             message = f"the {witness} has compilation {name}, and the {silent} does not"
             yield _disagreement(
                 trace.run, fact, location, message, *trace.source.identity(location), message
@@ -164,11 +167,9 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
     """A graph that the log calls recorded and that is never launched, or one that it calls skipped
     and that is."""
-    recorded = (
-        {one.compile_id for one in event.recorded}
-        if not isinstance(event.recorded, m.Skipped)
-        else set()
-    )
+    if isinstance(event.recorded, m.Skipped):
+        return  # as on a CPU, where nothing is replayed either
+    recorded = {one.compile_id for one in event.recorded}
     skipped = {skip.compile_id for skip in event.skips}
     for one in event.replayed:
         said = ""
@@ -183,7 +184,9 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
                 f"{one.launches} cudaGraphLaunch"
             )
         if said:
-            name = one.location.function if one.location else f"compilation {one.compile_id}"
+            name = f"compilation {one.compile_id}"
+            if one.location is not None:
+                name = one.location.function
             identity = name, one.compile_id.partition("/")[2], said.partition(",")[0]
             message = f"CUDA graph of {name}: {said}"
             yield _disagreement(event.run, "CUDA graphs", one.location, message, *identity)
@@ -224,16 +227,16 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             )
 
 
+@m.otherwise((None, ()))
 def _of_hooks(
     run: RunEvidence,
 ) -> tuple[Sequence[m.SyncRecord] | None, Sequence[m.Unavailable]]:
     """What MEMORY's hooks saw and what was not there to see; None where that is not all of it."""
     memory = run.record.memory
-    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
+    syncs = m.known(m.known(memory).syncs)
+    if syncs.left_out:
         return None, ()
-    if memory.syncs.left_out:
-        return None, ()
-    return memory.syncs.records, memory.capture_unavailable
+    return syncs.records, m.known(memory).capture_unavailable
 
 
 def _both_see(record: m.SyncRecord) -> bool:
@@ -277,13 +280,11 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
         )
 
 
+@m.otherwise(([], []))
 def waits_of_trace(run: RunEvidence) -> tuple[list[int], list[int]]:
     """Of each step of TRACE the waits, and those of them that the hooks cannot miss; empty without
     TRACE."""
-    trace = run.trace(m.PassName.TRACE)
-    if isinstance(trace, m.Skipped):
-        return [], []
-    columns = trace.columns
+    columns = m.known(run.trace()).columns
     steps = timeline.profiler_steps(columns)
     # the hooks leave out what torch waits for while it compiles or records
     steps = steps[~launches.torch_works_in(columns, steps)]

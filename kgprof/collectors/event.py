@@ -40,13 +40,16 @@ def finding(
     message: str,
     *identity: str,
     level: m.Level | None = None,
+    is_note: bool = False,
     **details: Unpack[Details],
 ) -> m.Finding:
     """Make the rule's finding of the event.
 
     ``identity``: what the fingerprint is of, beside the rule and the run; ``level``: the rule's
-    where nothing is given.
+    where nothing is given, but for a note.
     """
+    if is_note:
+        level = m.Level.NOTE
     return m.Finding(
         rule=rule.id,
         level=level or rule.level,

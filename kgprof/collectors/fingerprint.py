@@ -10,7 +10,10 @@ from kgprof import model as m
 def fingerprint(rule: str, run: m.RunKey | None, *identity: str) -> str:
     """Twelve hex digits over what the finding is about. Counts, times and line numbers change, so
     they stay out."""
-    parts = (rule, run.slug if run else "", *identity)
+    slug = ""
+    if run is not None:
+        slug = run.slug
+    parts = (rule, slug, *identity)
     return hashlib.sha256("\0".join(parts).encode("utf-8", errors="replace")).hexdigest()[:12]
 
 
@@ -27,4 +30,6 @@ def grouped(events: Iterable[_Event], key: Callable[[_Event], object]) -> list[l
 
 def line_of(place: m.Location | None, otherwise: object = None) -> object:
     """To group by: a line, whatever function it is told with."""
-    return (place.file, place.line) if place else otherwise
+    if place is None:
+        return otherwise
+    return place.file, place.line

@@ -8,7 +8,7 @@ the project's line that leads there most often stands for the site and the other
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +21,7 @@ from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import opening, plural
+from kgprof.wording import clause, opening, plural
 
 ARTIFACT = "dynamo_graph_break_reason"
 GRAPH_BREAK = m.Rule(
@@ -129,7 +129,7 @@ _REGISTERS_FAKE = re.compile(
 )
 
 
-class BreakRecord(m.Model):
+class BreakRecord(m.Model, kw_only=False):
     """One record: one frame that met a break while it was compiled."""
 
     call: int
@@ -180,7 +180,9 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
     written = [*written[:1], *itertools.starmap(_with_earlier_line, itertools.pairwise(written))]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     kept = [record for record in written if last.get(_attempted(record), record) is record]
-    ends = {id(record.compiled): record for record in kept if _has_failed(record)}
+    ends = {
+        id(record.compiled): record for record in kept if record.compiled and record.compiled.failed
+    }
     kept = [record for record in kept if ends.get(id(record.compiled), record) is record]
     named = {(place.file, place.line) for record in kept for place in record.stack}
     return [_with_own_line(trace, record, named) for record in kept]
@@ -205,8 +207,7 @@ def _with_own_line(
 ) -> BreakRecord:
     """The record with the line of the function that was being compiled, where torch left that out:
     the one line of it, named in no stack, behind which the frame hook saw it go on."""
-    compiled = record.compiled
-    frame = compiled.frame if compiled is not None else None
+    frame = compiled_frame(record)
     if frame is None or _has_its_line(trace, record):
         return record
     name = user_function(frame.function)
@@ -227,6 +228,12 @@ def _with_own_line(
     return msgspec.structs.replace(record, stack=stack, site=own)
 
 
+def compiled_frame(record: BreakRecord) -> m.Location | None:
+    if record.compiled is None:
+        return None
+    return record.compiled.frame
+
+
 def _is_raw(record: m.TraceRecord) -> bool:
     """Whether torch wrote the traceback of an error alone. Of a backend's error it writes this
     first, and then a record with the reason."""
@@ -237,10 +244,6 @@ def _attempt(record: m.TraceRecord) -> object:
     """The same for what one attempt to compile a frame wrote."""
     metadata = record.metadata
     return record.call, *(metadata.get(name) for name in _ATTEMPT)
-
-
-def _has_failed(record: BreakRecord) -> bool:
-    return record.compiled is not None and record.compiled.failed
 
 
 def _attempted(record: BreakRecord) -> object:
@@ -255,23 +258,20 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     text = payload.partition(_INTERNALS)[0]
     stack = tuple(stack_in(text))
     compiled = trace.compilation(compile_id(record.metadata), record.call)
-    named = stack[-1] if stack else None
+    named = next(reversed(stack), None)
     if place := _NAMED_PLACE.match(text):
-        named = m.Location(file=place["file"], line=int(place["line"]))
-    found = _REASON.search(text)
-    reason = found["reason"] if found else _last_error(payload)
-    return BreakRecord(
-        call=record.call,
-        compiled=compiled,
+        named = m.Location(place["file"], int(place["line"]))
+    reason = _last_error(payload)
+    if found := _REASON.search(text):
+        reason = found["reason"]
+    site = trace.source.innermost(stack)
+    if site is None and compiled is not None:
         # A library's function that Dynamo compiles by itself has the project's line in the Python
         # stack above it.
-        site=trace.source.innermost(stack)
-        or trace.source.innermost(compiled.stack if compiled else ()),
-        named=named,
-        stack=stack,
-        cause=_without_fullgraph(cause_of(reason, trace.all.sources.registry)),
-        resumable=not reason.startswith(_CANNOT_RESUME),
-    )
+        site = trace.source.innermost(compiled.stack)
+    cause = _without_fullgraph(cause_of(reason, trace.all.sources.registry))
+    resumable = not reason.startswith(_CANNOT_RESUME)
+    return BreakRecord(record.call, compiled, site, named, stack, cause, resumable)
 
 
 def _last_error(payload: str) -> str:
@@ -279,15 +279,19 @@ def _last_error(payload: str) -> str:
     errors = list(_ERROR.finditer(payload))
     own = [error for error in errors if error["kind"].startswith("torch._dynamo.exc.")]
     explaining = own or errors
-    return payload[explaining[-1].end() :] if explaining else payload
+    if not explaining:
+        return payload
+    return payload[explaining[-1].end() :]
 
 
 def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
     """The user's stack, outermost first. The lines above it attribute values to places and are no
     stack; ``anywhere``: a text without torch's heading for it is all of it stack."""
-    stack = text if anywhere else ""
+    stack = ""
     if found := _USER_STACK.search(text):
         stack = found["stack"]
+    elif anywhere:
+        stack = text
     for frame in _IN_STACK.finditer(stack):
         function, code = user_function(frame["function"]), frame["text"] or ""
         yield m.Location(
@@ -305,38 +309,37 @@ def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
     """The root cause in a reason: the first block with an explanation. The registry fills in what
     the text lacks."""
     ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
-    known = registry.get(ids[0]) if ids else None
+    known = next((registry.get(each) for each in ids[:1]), None)
     found = _CAUSE.search(text)
     if found is not None:
         context = " ".join((found["context"] or "").split())
         return m.TorchCause(
-            kind=found["kind"].strip(),
-            gb_ids=ids,
-            explanation=" ".join(found["explanation"].split()),
-            hints=tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"])),
-            context=context,
-            operator=_operator(context),
+            found["kind"].strip(),
+            ids,
+            " ".join(found["explanation"].split()),
+            tuple(" ".join(hint.split()) for hint in _HINT.findall(found["hints"])),
+            context,
+            _operator(context),
         )
     if known is not None:
-        return m.TorchCause(
-            kind=known.type, gb_ids=ids, explanation=known.explanation, hints=known.hints
-        )
+        return m.TorchCause(known.type, ids, known.explanation, known.hints)
     first = text.strip().partition("\n")[0]
-    return m.TorchCause(
-        kind=first, gb_ids=ids, explanation=opening(text).removeprefix(first).strip()
-    )
+    return m.TorchCause(first, ids, opening(text).removeprefix(first).strip())
 
 
 def _operator(context: str) -> str:
     """``print``, ``Tensor.item``, ``time.perf_counter``; empty where the context names none."""
-    if context.startswith(_JUMPED):
-        return "bool(tensor)" if "Tensor" in context else ""
+    jumped = context.startswith(_JUMPED)
+    if jumped and "Tensor" in context:
+        return "bool(tensor)"
     found = next((found for form in _OPERATORS if (found := form.match(context))), None)
-    if found is None:
+    if jumped or found is None:
         return ""
     owner = found.groupdict().get("owner") or ""
     name = found["name"].replace("to_list", "tolist")  # as Dynamo calls it
-    return f"{owner}.{name}" if owner and not owner.startswith("<") else name
+    if owner.startswith("<"):
+        return name
+    return clause("", owner, ".") + name
 
 
 # ---------------------------------------------------------------- the way into a library
@@ -348,8 +351,9 @@ def outside_dynamo(stack: Sequence[m.Location]) -> tuple[m.Location, ...]:
 
 def library_of(trace: RunTrace, stopped: m.Location | None) -> m.PackageLine | None:
     """The line at which torch stopped, if it is no line of the project's."""
-    in_library = stopped is not None and not trace.source.project.holds(stopped.file)
-    return trace.source.package_line(stopped) if stopped is not None and in_library else None
+    if stopped is None or trace.source.project.holds(stopped.file):
+        return None
+    return trace.source.package_line(stopped)
 
 
 def refusal_of(
@@ -363,17 +367,17 @@ def refusal_of(
     lines = outside_dynamo(stack)
     own = max((at for at, place in enumerate(lines) if holds(place.file)), default=-1)
     return m.Refusal(
-        cause=cause,
-        chain=tuple(
+        cause,
+        tuple(
             source.package_line(place)
             for place, below in zip(lines[own + 1 : -1], lines[own + 2 :], strict=True)
             # What goes on behind a break is a frame of its own, of the same function.
             if _CALLS not in place.file
             and (place.file, place.function) != (below.file, below.function)
         ),
-        stack=tuple(stack[-STACK:]),
-        folded=folded,
-        intended=_intended_by_torch(source, cause, lines[-1] if lines else None),
+        tuple(stack[-STACK:]),
+        folded,
+        intended=_intended_by_torch(source, cause, next(reversed(lines), None)),
     )
 
 
@@ -401,8 +405,9 @@ def fell_back(trace: RunTrace, record: BreakRecord) -> str:
     if compiled is None:
         return ""
     if compiled.failed:
-        raised = any(row.outcome == "raised" for row in trace.frame_rows(compiled))
-        return "" if raised else "frame"
+        if any(row.outcome == "raised" for row in trace.frame_rows(compiled)):
+            return ""
+        return "frame"
     # torch says that it cannot go on, and sometimes does: the frame hook saw the rest compiled.
     if record.resumable or _resumed(trace, record, compiled):
         return ""
@@ -440,8 +445,8 @@ def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord],
         break_records(trace), lambda record: line_of(record.site or record.named)
     ):
         lost = [bool(fell_back(trace, record)) for record in on_a_line]
-        first = on_a_line[lost.index(True) if True in lost else 0]
-        folded = m.Folded(gb_id=first.cause.gb_id, into_fallen=any(lost))
+        first = on_a_line[lost.index(any(lost))]  # that fell back, if one did
+        folded = m.Folded(first.cause.gb_id, any(lost))
         told += [
             (record, folded)
             for record, is_lost in zip(on_a_line, lost, strict=True)
@@ -449,11 +454,10 @@ def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord],
         ]
 
     def site(one: tuple[BreakRecord, m.Folded]) -> object:
-        record = one[0]
-        shared = (
-            not fallen and record.site is not None and library_of(trace, record.stopped) is not None
-        )
-        way_in = None if shared else line_of(record.site or record.named)
+        record, _ = one
+        way_in = line_of(record.site or record.named)
+        if not fallen and record.site and library_of(trace, record.stopped):
+            way_in = None
         return way_in, line_of(record.stopped), record.cause.identity, record.cause.operator
 
     for same in grouped(told, site):
@@ -468,7 +472,7 @@ def _has_its_line(trace: RunTrace, record: BreakRecord) -> bool:
     torch leaves it out where that function calls a library's module and the break lies there: the
     innermost line of the project is then the caller's.
     """
-    frame = record.compiled.frame if record.compiled is not None else None
+    frame = compiled_frame(record)
     if frame is None or not trace.source.project.holds(frame.file):
         return True
     name = user_function(frame.function)
@@ -490,11 +494,16 @@ def _graph_break(
     trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded, run: RunEvidence | None
 ) -> GraphBreak:
     first = records[0]
+    cost: m.FindingCost | m.Skipped = m.Skipped("the Recording has no run of this name")
+    is_replayed = False
     broken: dict[str, set[str]] = defaultdict(set)
     for record in records:
         if record.compiled is not None:
             broken[record.compiled.frame_id] |= _resumed(trace, record, record.compiled)
     functions = dict.fromkeys(_compiled_function(trace, record) for record in records)
+    if run is not None:
+        cost = between_graphs(run, broken)
+        is_replayed = _is_replayed(run.record)
     return GraphBreak(
         run=trace.run,
         location=first.site,
@@ -505,20 +514,19 @@ def _graph_break(
         functions=tuple(filter(None, functions)),
         ways_in=_other_ways_in(trace, records),
         identity=identity_of(trace, first),
-        cost=between_graphs(run, broken)
-        if run
-        else m.Skipped("the Recording has no run of this name"),
-        is_replayed=run is not None and _is_replayed(run.record),
+        cost=cost,
+        is_replayed=is_replayed,
     )
 
 
+@m.otherwise(False)
 def _is_replayed(run: m.RunRecord) -> bool:
-    if run.script is None or not run.script.goes_on or isinstance(run.memory, m.Skipped):
+    if run.script is None or not run.script.goes_on:
         return False
     last = run.script.steps - 1
     behind = (
         sum(count for call, count in graph.replays.items() if call >= last)
-        for graph in run.memory.graphs
+        for graph in m.known(run.memory).graphs
     )
     return any(count > run.script.steps for count in behind)
 
@@ -539,8 +547,9 @@ def _other_ways_in(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[m.L
     it is no way of its own."""
     callers = set()
     for record in records:
-        above = record.compiled.stack[:-1] if record.compiled is not None else ()
-        callers |= {line_of(place) for place in above} - {line_of(record.site)}
+        if record.compiled is not None:
+            above = map(line_of, record.compiled.stack[:-1])
+            callers |= {*above} - {line_of(record.site)}
     ways = grouped(records, lambda record: line_of(record.site))[1:]
     sites = (same[0].site for same in ways if _has_its_line(trace, same[0]))
     return tuple(site for site in sites if site is not None and line_of(site) not in callers)
@@ -553,10 +562,10 @@ def calls_of(records: Iterable[BreakRecord]) -> tuple[int, ...]:
 def identity_of(trace: RunTrace, record: BreakRecord) -> str:
     """File, function, root cause and the line's text, and the same of a library's line without its
     version: line numbers move with every edit above them."""
-    where = trace.source.identity(record.site or record.named)
-    library = library_of(trace, record.stopped)
-    inside = (library.package, library.file, library.function, library.text) if library else ()
-    return "\0".join((*where, record.cause.identity, *inside))
+    identity = [*trace.source.identity(record.site or record.named), record.cause.identity]
+    if library := library_of(trace, record.stopped):
+        identity += (library.package, library.file, library.function, library.text)
+    return "\0".join(identity)
 
 
 def diagnose(events: tuple[GraphBreak, ...]) -> tuple[m.Finding, ...]:
@@ -583,42 +592,50 @@ def named_remedy(text: str) -> str:
 def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     """Events whose identity is the same (two equal lines in one function) are told apart by their
     order."""
-    seen: dict[tuple[m.RunKey, str], int] = {}
+    seen = Counter[tuple[m.RunKey, str]]()
     for event in events:
         key = (event.run, event.identity)
-        seen[key] = seen.get(key, 0) + 1
-        yield event, "" if seen[key] == 1 else str(seen[key])
+        seen[key] += 1
+        ordinal = ""
+        if seen[key] > 1:
+            ordinal = str(seen[key])
+        yield event, ordinal
 
 
 def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     cause = event.refusal.cause
-    place = event.location.function if event.location else ""
-    if event.library:
-        place = event.library.words
-    what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
-    where = f" in {place}" if place else ""
-    met = "" if len(event.functions) < 2 else f"; seen while compiling {', '.join(event.functions)}"
-    met += (
-        f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there"
-        if event.ways_in
-        else ""
-    )
-    no_fix = INTENDED if event.refusal.intended else ""
+    what = "graph break"
+    names: tuple[str, ...] = ()
+    if cause.operator:
+        what = f"{cause.operator} breaks the graph"
+        names = (cause.operator,)
+    if event.library is not None:
+        what += clause(" in ", event.library.words)
+    elif event.location is not None:
+        what += clause(" in ", event.location.function)
+    message = f"{what}: {cause.words}"
+    if len(event.functions) > 1:
+        message += f"; seen while compiling {', '.join(event.functions)}"
+    if event.ways_in:
+        message += f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there"
+    no_fix = ""
+    if event.refusal.intended:
+        no_fix = INTENDED
     if event.is_replayed:
         no_fix = REPLAYED
     return finding(
         GRAPH_BREAK,
         event,
-        f"{what}{where}: {cause.words}{met}",
+        message,
         event.identity,
         ordinal,
-        level=m.Level.NOTE if no_fix else None,
+        is_note=no_fix != "",
         count=event.records,
         library=event.library,
         refusal=event.refusal,
         related=event.ways_in,
         detail=detail_of(cause),
-        names=(cause.operator,) if cause.operator else (),
+        names=names,
         no_fix=no_fix,
         cost=event.cost,
     )
@@ -631,5 +648,4 @@ def detail_of(cause: m.TorchCause) -> str:
 
 def because(cause: m.TorchCause, library: m.PackageLine | None) -> str:
     """`` because of print in shelf 1.4.2 layers.py:12 (clipped)``; empty where neither is known."""
-    operator = f" because of {cause.operator}" if cause.operator else ""
-    return f"{operator}{f' in {library.words}' if library else ''}"
+    return clause(" because of ", cause.operator) + clause(" in ", library and library.words)

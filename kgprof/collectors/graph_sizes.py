@@ -76,12 +76,12 @@ def _logs(trace: RunTrace) -> dict[str, _Log]:
     logs: dict[str, _Log] = {}
     waiting = ""  # a size whose compilation is not known yet
     for line in trace.all.logs:
-        found = _COMPILE_ID.match(line.text)
-        log = logs.setdefault(found["id"], _Log()) if found else None
         if line.function == NEW_SIZE and (size := _KEY.search(line.text)):
             waiting = size["key"]
-        if log is None:
+        found = _COMPILE_ID.match(line.text)
+        if found is None:
             continue
+        log = logs.setdefault(found["id"], _Log())
         if waiting:
             log.keys.add(waiting)
             waiting = ""
@@ -103,6 +103,9 @@ def inputs(text: str) -> tuple[Size, ...]:
 def _sizes(
     trace: RunTrace, name: str, log: _Log, place: m.Location | None, warned: bool
 ) -> GraphSizes:
+    numbers: tuple[str, ...] = ()
+    if len({sizes for _, sizes in log.recorded}) <= 1:
+        numbers = numbers_of(trace, name)
     return GraphSizes(
         compile_id=name,
         location=place,
@@ -110,7 +113,7 @@ def _sizes(
         recorded=len(log.recorded),
         late=sum(call >= trace.steady_from for call, _ in log.recorded),
         warned=warned,
-        numbers=() if len({sizes for _, sizes in log.recorded}) > 1 else numbers_of(trace, name),
+        numbers=numbers,
     )
 
 

@@ -16,6 +16,7 @@ from kgprof.collectors.guard_text import (
 )
 from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
+from kgprof.wording import clause
 
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (no_grad, inference_mode): torch compiles each",
@@ -79,12 +80,15 @@ def in_words(
         return "that line returned another value than before"
     name = named(guard, wraps, arguments)
     if is_left_by_a_break(guard):
-        name = HELD if guard.is_held else "the result of a graph break's line"
+        name = "the result of a graph break's line"
+        if guard.is_held:
+            name = HELD
     if guard.kind == "dispatch-keys" and _is_of_autograd(guard):
         return f"{name} was made under torch.inference_mode in some calls and not in others"
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
-        what = "function" if guard.source.endswith(".__code__") else "object"
-        return f"{name} is another {what} than before"
+        if guard.source.endswith(".__code__"):
+            return f"{name} is another function than before"
+        return f"{name} is another object than before"
     if guard.kind == "aliasing" and (one := aliased(guard)):
         which = " and ".join(one)
         if len(one) > 2:  # torch lists all tensors that it compares
@@ -93,23 +97,32 @@ def in_words(
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
-        own = " of its own" if guard.source.endswith(".__dict__") else ""
-        return f"{name} has {' and '.join(keys)}{own} in some calls and not in others"
+        has = f"{name} has {' and '.join(keys)}"
+        if guard.source.endswith(".__dict__"):
+            has += " of its own"
+        return f"{has} in some calls and not in others"
     if guard.kind == "identity":  # what was created again has no name in a guard
         return guard.text
-    dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
-    subject = f" of {name}" if guard.source else ""
+    subject = change = ""
+    if guard.source:
+        subject = f" of {name}"
     expected, actual = (_shortened(value, guard) for value in (guard.expected, guard.actual))
     if expected == A_TENSOR and "." in actual:  # of another class, which may be a tensor as well
         expected = ""
-    change = f": expected {expected}" if expected else ""
-    if actual:
-        change += f", got {actual}" if change else f": got {actual}"
-    return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
+    if sides := ", ".join(filter(None, (clause("expected ", expected), clause("got ", actual)))):
+        change = f": {sides}"
+    if not (change or subject):
+        return guard.text
+    if guard.dimension is not None:
+        subject += f", dimension {guard.dimension}"
+    return f"{guard.kind}{subject}{change}"
 
 
 def _settings(names: Sequence[str]) -> str:
-    return f"setting{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+    words = "settings"
+    if len(names) == 1:
+        words = "setting"
+    return f"{words} {' and '.join(names)}"
 
 
 def _with_others(guard: Guard) -> str:
@@ -144,11 +157,9 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{guard.variable}, which {owner} closes over"
     if partial := _PARTIAL.fullmatch(source):
         argument = partial["name"] or f"argument {partial['number']}"
-        owner = (
-            wraps
-            if wraps and _WRAPPED.fullmatch(partial["owner"])
-            else f"functools.partial {partial['owner']}"
-        )
+        owner = f"functools.partial {partial['owner']}"
+        if wraps and _WRAPPED.fullmatch(partial["owner"]):
+            owner = wraps
         return f"{argument} in the {owner}"
     if wraps:
         source = _of_wrapped(source, wraps, arguments)
@@ -164,18 +175,18 @@ def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
 
 
 def _shortened(value: str, guard: Guard) -> str:
-    value = _LENGTH_OF_DICT.sub("", value) if guard.kind == "length" else value
+    if guard.kind == "length":
+        value = _LENGTH_OF_DICT.sub("", value)
     value = _RETURNED_SIZE.sub("it", value)
-    return f"{float(value):.6g}" if _LONG_FLOAT.fullmatch(value) else value
+    if _LONG_FLOAT.fullmatch(value):
+        return f"{float(value):.6g}"
+    return value
 
 
 def used_in(place: m.Location | None, beside: m.Location | None) -> str:
     """``, used in line 6``; with the file's name where that is not the file of ``beside``."""
     if place is None:
         return ""
-    same_file = beside is not None and beside.file == place.file
-    return (
-        f", used in line {place.line}"
-        if same_file
-        else f", used in {os.path.basename(place.file)}:{place.line}"
-    )
+    if beside is not None and beside.file == place.file:
+        return f", used in line {place.line}"
+    return f", used in {os.path.basename(place.file)}:{place.line}"

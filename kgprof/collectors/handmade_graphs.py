@@ -11,7 +11,7 @@ from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 REPLACED_INPUT = m.Rule(
     id="KGP306",
@@ -118,7 +118,7 @@ def collect(evidence: Evidence) -> tuple[WrongTensor | Recapture, ...]:
 
 def _captured_again(run: RunEvidence) -> Iterator[Recapture]:
     memory = run.record.memory
-    if isinstance(memory, m.Skipped):
+    if not isinstance(memory, m.MemoryPass):
         return
     late = (graph for graph in memory.graphs if graph.captured_in >= memory.steady_from)
     for graphs in grouped(late, lambda graph: graph.frames[0]):
@@ -139,7 +139,9 @@ def _captured_again(run: RunEvidence) -> Iterator[Recapture]:
 def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
     memory = run.record.memory
     source = run.source
-    for graph in () if isinstance(memory, m.Skipped) else memory.graphs:
+    if not isinstance(memory, m.MemoryPass):
+        return
+    for graph in memory.graphs:
         first = graph.frames[0]
         for tensor in graph.wrong:
             place = source.at(tensor.at.file, tensor.at.line, tensor.at.function)
@@ -181,24 +183,30 @@ def _finding(events: list[WrongTensor]) -> m.Finding:
     event = min(events, key=lambda each: each.tensor.what)
     tensor = event.tensor
     replays = min(event.replays, sum(each.tensor.replays for each in events))
-    rule = KEPT_OUTPUT if tensor.what == "kept" else REPLACED_INPUT
-    which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
-    now = f"; {tensor.name} now holds another tensor" if tensor.name else ""
-    message = {
-        "kept": (
-            f"an output of shape {list(tensor.shape)} is kept across replays, but each "
-            "replay overwrites it"
-        ),
-        "freed": f"the CUDA graph reads {which}, which was freed after the capture{now}",
-        "rebound": (
-            f"the CUDA graph still reads the {which} of the capture, which was not updated{now}"
-        ),
-    }[tensor.what]
+    shape = list(tensor.shape)
+    which = f"{tensor.name or 'a tensor'} of shape {shape}"
+    now = clause("; ", tensor.name, " now holds another tensor")
+    rule = REPLACED_INPUT
+    match tensor.what:
+        case "kept":
+            rule = KEPT_OUTPUT
+            message = (
+                f"an output of shape {shape} is kept across replays, but each replay overwrites it"
+            )
+        case "freed":
+            message = f"the CUDA graph reads {which}, which was freed after the capture{now}"
+        case _:
+            message = (
+                f"the CUDA graph still reads the {which} of the capture, which was not updated{now}"
+            )
+    related: tuple[m.Location, ...] = ()
+    if event.captured_at != event.location:
+        related = (event.captured_at,)
     return finding(
         rule,
         event,
         f"{message} (in {replays} of the first {plural(event.replays, 'replay')})",
         event.identity,
-        related=(event.captured_at,) if event.captured_at != event.location else (),
+        related=related,
         count=replays,
     )

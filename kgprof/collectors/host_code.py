@@ -1,7 +1,7 @@
 """Python code of the program's own that the GPU waits for, by function, at its longest line."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kgprof import limits
 from kgprof import model as m
@@ -58,22 +58,19 @@ class HostCode(Event):
 
 
 @on_gpu
-def collect(run: RunEvidence) -> Iterator[HostCode]:
+@m.otherwise(())
+def collect(run: RunEvidence) -> Sequence[HostCode]:
     """Of the scripts on a GPU whose lines were sampled in TRACE."""
-    trace, traced = run.record.trace, run.once(traced_steps)
-    found = run.once(kernels.of_trace)
-    if isinstance(trace, m.Skipped) or trace.host_lines is None:
-        return
-    if isinstance(traced, m.Skipped) or isinstance(found, m.Skipped) or not found.steps:
-        return
-    memory = run.record.memory
-    if isinstance(found.idle, m.Skipped) or isinstance(memory, m.Skipped):
-        return
-    if isinstance(memory.syncs, m.Skipped):
-        return
+    host_lines = m.known(run.record.trace).host_lines
+    traced = m.known(run.once(traced_steps))
+    found = m.known(run.once(kernels.of_trace))
+    if host_lines is None or not found.steps:
+        return ()
     # The CPU waits in these lines, and does not work.
     waiting = {
-        (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
+        (frame.file, frame.line)
+        for record in m.known(m.known(run.record.memory).syncs).records
+        for frame in record.frames
     }
     # A sample in one of these may be in an operator.
     operators = {
@@ -84,29 +81,33 @@ def collect(run: RunEvidence) -> Iterator[HostCode]:
     left_out = waiting | operators
     waits_us = sum(
         us
-        for limit, name, us in limits.causes(found.idle)
+        for limit, name, us in limits.causes(m.known(found.idle))
         if limit is m.LimitKind.HOST and name == limits.PYTHON_BETWEEN
     )
     functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
-    for row in trace.host_lines.rows:
+    for row in host_lines.rows:
         place = (row.at.file, row.at.line)
         if place in left_out or not run.source.project.holds(row.at.file):
             continue
         functions[row.at.file, row.at.function].append(row)
     python_us = sum(row.us for rows in functions.values() for row in rows)
+    events = []
     for rows in functions.values():
         most = max(rows, key=lambda row: row.us)
         function_us = sum(row.us for row in rows)
-        yield HostCode(
-            run=run.key,
-            location=run.source.at(most.at.file, most.at.line, most.at.function),
-            function=most.at.function,
-            function_us=function_us / found.steps,
-            waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
-            traced_us=found.window_us / found.steps,
-            idle_us=traced.without_work_us,
-            extent=traced.extent,
+        events.append(
+            HostCode(
+                run=run.key,
+                location=run.source.at(most.at.file, most.at.line, most.at.function),
+                function=most.at.function,
+                function_us=function_us / found.steps,
+                waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
+                traced_us=found.window_us / found.steps,
+                idle_us=traced.without_work_us,
+                extent=traced.extent,
+            )
         )
+    return events
 
 
 @of_each
@@ -116,8 +117,9 @@ def diagnose(event: HostCode) -> Iterator[m.Finding]:
     # torch.profiler slows the CPU down: without it the GPU may be busy all the time
     if event.idle_us < WORTH_SHARE * event.extent.step_us:
         return
-    name = event.function.replace(".<locals>", "")
-    where = "the script's own level" if name == "<module>" else f"{name}()"
+    where = f"{event.function.replace('.<locals>', '')}()"
+    if event.function == "<module>":
+        where = "the script's own level"
     function, step = figure(event.function_us / 1e3), figure(event.traced_us / 1e3)
     yield finding(
         HOST_CODE,

@@ -14,7 +14,7 @@ from kgprof.reading import launches
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
@@ -109,7 +109,7 @@ class InputWait(Event):
 def collect(run: RunEvidence) -> Iterator[InputWait]:
     """Of the runs on a GPU whose TRACE can be read."""
     traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped):
+    if not isinstance(traced, TracedSteps):
         return
     columns = traced.columns
     loading = _loading(columns)
@@ -126,14 +126,18 @@ def collect(run: RunEvidence) -> Iterator[InputWait]:
             unlike="",
             measured_in=(m.PassName.TIMING, m.PassName.TRACE),
         )
-        may_have_workers = without and not timing.loader_workers and not made_there
+        fix = no_fix = ""
+        if made_there:
+            no_fix = ON_THE_GPU
+        elif without and not timing.loader_workers:
+            fix = _options(run, *WITH_WORKERS)
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
             idle_us=max(0.0, us - max(traced.work_us)),
             extent=extent,
-            fix=_options(run, *WITH_WORKERS) if may_have_workers else "",
-            no_fix=ON_THE_GPU if made_there else "",
+            fix=fix,
+            no_fix=no_fix,
             clocked_us=us,
         )
     elif waited_us is not None:
@@ -177,12 +181,12 @@ def _loader_fix(
     made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
     steady = len(calls) - 2 * int(made.sum())  # the last call of an epoch gives no batch
     if 2 * columns.lasted_ns(calls[1:][made]) > columns.lasted_ns(calls):
-        keeps = workers and steady >= STEADY
-        fix = _options(run, "persistent_workers=True") if keeps else ""
-        return fix, "" if fix else ONCE_AN_EPOCH
-    # what takes the time of a loader with workers is not known
-    may_load_ahead = not workers and steady >= STEADY
-    return _options(run, *WITH_WORKERS) if may_load_ahead else "", ""
+        if workers and steady >= STEADY and (fix := _options(run, "persistent_workers=True")):
+            return fix, ""
+        return "", ONCE_AN_EPOCH
+    if workers or steady < STEADY:
+        return "", ""  # what takes the time of a loader with workers is not known
+    return _options(run, *WITH_WORKERS), ""
 
 
 def _works_on_the_gpu(traced: TracedSteps, loading: launches.Indices) -> bool:
@@ -200,18 +204,17 @@ def _options(run: RunEvidence, *options: str) -> str:
         for each in options
         if not each.endswith("=True") or not run.source.gives(each.removesuffix("=True"))
     ]
-    return f"DataLoader({', '.join(('...', *new))})" if new else ""
+    return clause("DataLoader(..., ", ", ".join(new), ")")
 
 
+@m.otherwise(None)
 def loader_us(run: RunEvidence) -> float | None:
     """What a step waits for its DataLoader while the GPU has nothing to do; None without one.
 
     A clock of TIMING's says how long ``next()`` takes, TRACE how much of that the GPU is idle.
     Without the clock it is TRACE's idle time, scaled.
     """
-    traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped):
-        return None
+    traced = m.known(run.once(traced_steps))
     loading = _loading(traced.columns)
     if not len(loading):
         return None

@@ -18,7 +18,7 @@ _LOCAL = re.compile(r"L\['(\w+)'\]")
 _Key = tuple[str, str, int]  # the frame's id, the tensor as guards name it, the dimension
 
 
-class InputSize(m.Model):
+class InputSize(m.Model, kw_only=False):
     """One dimension of one tensor that came to one frame in more than one size."""
 
     frame_id: str
@@ -70,15 +70,17 @@ class Inputs(m.Model):
 
 def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     names = list(dict.fromkeys(each.compile_id for each in compiled))
-    symbols: set[_Key | None] = set()
-    varies: set[_Key | None] = set()  # in one compilation at least
+    symbols: set[_Key] = set()
+    varies: set[_Key] = set()  # in one compilation at least
     constants: dict[_Key, m.Location | None] = {}
     for name in names:
         made = {_dimension(name, source): line for source, line in trace.specialized(name)}
         constants |= {key: line for key, line in made.items() if key and key not in constants}
-        own = {_dimension(name, source) for source in _symbols(trace, name)}
+        own = {key for source in _symbols(trace, name) if (key := _dimension(name, source))}
         symbols |= own
         varies |= own - made.keys()
+    for key in varies & constants.keys():
+        constants[key] = None
     met: dict[_Key, dict[int, None]] = {}
     came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
     tensors, parameters = set(), set()
@@ -92,16 +94,16 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
             parameters.add(source)
     by_compilation: dict[str, set[str]] = {}
     for (_, source), compilations in came.items():
-        for name in compilations if source not in parameters else ():
+        if source in parameters:
+            continue
+        for name in compilations:
             by_compilation.setdefault(name, set()).add(source)
     most: dict[str, int] = {}
     for (frame, _), compilations in came.items():
         most[frame] = max(most.get(frame, 0), len(compilations))
     varied = tuple(
         InputSize(
-            frame_id=key[0],
-            source=key[1],
-            dimension=key[2],
+            *key,
             sizes=tuple(sizes),
             is_parameter=key[1] in parameters,
             is_symbol=key in symbols,
@@ -114,7 +116,7 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     return Inputs(
         tensors=frozenset(tensors),
         varied=varied,
-        constants={key[1:]: None if key in varies else line for key, line in constants.items()},
+        constants={key[1:]: line for key, line in constants.items()},
         by_compilation={name: frozenset(each) for name, each in by_compilation.items()},
     )
 

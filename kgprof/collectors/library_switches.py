@@ -9,7 +9,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,12 +19,14 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles, skipped_frames
+from kgprof.collectors.fingerprint import line_of
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.tried_settings import TriedSettings, in_vain, tried_or_not
 from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
+from kgprof.wording import clause
 
 
 class Switch(m.Model):
@@ -152,7 +154,9 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
     trials: dict[Any, TriedSettings] = {
         trace.run: TriedSettings(trace) for trace in evidence.compilers if trace.setting_trials
     }
-    prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
+    prints = set()
+    if any("print" in one.names for one in findings):
+        prints = _printed_now(evidence)
     mended = []
     for one in findings:
         line = _line(one.run, one.location)
@@ -165,12 +169,14 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
             tested=line in decided,
             trials=trials.get(one.run),
         )
-        mended.append(_beside_another(new) if lines[line] > 1 else new)
+        if lines[line] > 1:
+            new = _beside_another(new)
+        mended.append(new)
     return mended
 
 
-def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, str, int]:
-    return run, place.file if place else "", place.line if place else 0
+def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, object]:
+    return run, line_of(place)
 
 
 def _tried(
@@ -183,7 +189,7 @@ def _tried(
     return trials.of_break(finding, falls_back=falls_back, doubted=doubted)
 
 
-def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
+def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, object]]:
     """The lines whose print is given what torch cannot print later, in one compilation at least."""
     return {
         _line(trace.run, record.site)
@@ -216,8 +222,10 @@ def _mended(
     if why := _unavoidable(finding):
         return replace(finding, level=m.Level.NOTE, no_fix=why)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _OF_BACKWARD_HOOK:
-        whole = _AS_A_WHOLE if _is_inside(finding.refusal, finding.run, compiled) else ""
-        return replace(finding, no_fix=f"{_HOOKED.format(_registered(source))}{whole}")
+        no_fix = _HOOKED.format(_registered(source))
+        if _is_inside(finding.refusal, finding.run, compiled):
+            no_fix += _AS_A_WHOLE
+        return replace(finding, no_fix=no_fix)
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     decides = prints or tested or _in_operator(finding)
@@ -243,8 +251,7 @@ def _mended(
     # What comes next may need the size, and torch then raises: untried, it is torch's own hint.
     if known and (_DYNAMIC not in known or _DYNAMIC in tried):
         code, _, comment = known.partition("  # ")
-        comment = tried_or_not(code, tried, comment)
-        return replace(finding, fix=f"{code}  # {comment}" if comment else code)
+        return replace(finding, fix=code + clause("  # ", tried_or_not(code, tried, comment)))
     fix = _of_guard(finding) or of_trainer or finding.fix
     if fix:
         return replace(finding, fix=fix)
@@ -271,10 +278,11 @@ def _is_decided_by(source: SourceText, finding: m.Finding) -> bool:
     place = finding.location
     if place is None:
         return False
-    stack = finding.refusal.stack if finding.refusal is not None else ()
-    lines = [(each.file, each.line) for each in stack]
-    at = (place.file, place.line)
-    callers = stack[: lines.index(at)] if at in lines else ()
+    stack = _stack(finding)
+    lines = list(map(line_of, stack))
+    callers: Sequence[m.Location] = ()
+    if line_of(place) in lines:
+        callers = stack[: lines.index(line_of(place))]
     for line in (place, *reversed(callers)):
         if source.decides(line):
             return True
@@ -283,18 +291,26 @@ def _is_decided_by(source: SourceText, finding: m.Finding) -> bool:
     return False
 
 
+def _stack(finding: m.Finding) -> Sequence[m.Location]:
+    if finding.refusal is None:
+        return ()
+    return finding.refusal.stack
+
+
 def _registered(source: SourceText | None) -> str:
     """Name the line that registers backward hooks; empty where it is not one line."""
-    lines = source.backward_hooks if source is not None else ()
-    if len(lines) != 1:
+    if source is None or len(source.backward_hooks) != 1:
         return ""
-    return f", registered in {PurePosixPath(lines[0].file).name}:{lines[0].line}"
+    (line,) = source.backward_hooks
+    return f", registered in {PurePosixPath(line.file).name}:{line.line}"
 
 
 def _is_never_traced(finding: m.Finding) -> bool:
     """Whether the size of an operator's result depends on values, and torch cannot trace it."""
-    cause = finding.refusal.cause if finding.refusal else None
-    return cause is not None and cause.gb_id == _SIZE_BY_VALUES and cause.operator not in _TRACED
+    if finding.refusal is None:
+        return False
+    cause = finding.refusal.cause
+    return cause.gb_id == _SIZE_BY_VALUES and cause.operator not in _TRACED
 
 
 def _unavoidable(finding: m.Finding) -> str:
@@ -309,7 +325,9 @@ def _of_guard(finding: m.Finding) -> str:
     """What a library has against a guard on a part of it that changes from call to call."""
     if finding.library is None or finding.rule not in _OF_GUARDS:
         return ""
-    line = finding.location.text if finding.location else ""
+    line = ""
+    if finding.location is not None:
+        line = finding.location.text
     found = (
         each["fix"]
         for each in GUARDS
@@ -350,9 +368,8 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
 
 def _is_caught(finding: m.Finding, source: SourceText) -> bool:
     """Tell whether an exception of the line meets a handler in a function that leads to it."""
-    stack = finding.refusal.stack if finding.refusal is not None else ()
-    places = (finding.location, *stack)
-    return any(source.has_handler(each) for each in places if each)
+    places = filter(None, (finding.location, *_stack(finding)))
+    return any(map(source.has_handler, places))
 
 
 def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
@@ -369,16 +386,21 @@ def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
 
 def _opposite(test: ast.expr) -> str:
     """A condition of torch's bools turned round; of a number, ``~`` would be something else."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return ast.unparse(test.operand) if _is_a_bool(test.operand) else ""
-    return f"torch.logical_not({ast.unparse(test)})" if _is_a_bool(test) else ""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if _is_a_bool(operand):
+            return ast.unparse(operand)
+    if _is_a_bool(test):
+        return f"torch.logical_not({ast.unparse(test)})"
+    return ""
 
 
 def _is_a_bool(test: ast.expr) -> bool:
-    if isinstance(test, ast.Compare):
-        return len(test.ops) == 1 and isinstance(test.ops[0], _COMPARISONS)
-    asked = test.func if isinstance(test, ast.Call) else None
-    return isinstance(asked, ast.Attribute) and asked.attr in ("any", "all")
+    match test:
+        case ast.Compare(ops=[operator]):
+            return isinstance(operator, _COMPARISONS)
+        case ast.Call(func=ast.Attribute(attr="any" | "all")):
+            return True
+    return False
 
 
 def _in_operator(finding: m.Finding) -> bool:
@@ -400,7 +422,9 @@ def _written_by(finding: m.Finding, called: str) -> str:
     logs = line is not None and line.file.endswith("logging/__init__.py")
     if line is None or not logs or line.function not in _LEVELS:
         return ""
-    return f"logging.{'Logger.' if 'self.' in line.text else ''}{line.function}"
+    if "self." in line.text:
+        return f"logging.Logger.{line.function}"
+    return f"logging.{line.function}"
 
 
 def _known(finding: m.Finding, source: SourceText | None, useless: Collection[str]) -> str:
@@ -408,7 +432,11 @@ def _known(finding: m.Finding, source: SourceText | None, useless: Collection[st
     way = finding.reads or finding.refusal
     if way is None:
         return ""
-    cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
+    cause = m.TorchCause("")
+    table = READS
+    if finding.refusal is not None:
+        cause = finding.refusal.cause
+        table = (*BREAKS, *READS)
     if writes := _written_by(finding, cause.operator):  # in whatever package
         return (
             f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
@@ -419,7 +447,6 @@ def _known(finding: m.Finding, source: SourceText | None, useless: Collection[st
         for line, here in ((finding.library, True), *((line, False) for line in way.chain))
         if line
     ]
-    table = READS if finding.refusal is None else (*BREAKS, *READS)
     at = (
         (one, line)
         for one in table
@@ -435,18 +462,18 @@ def _known(finding: m.Finding, source: SourceText | None, useless: Collection[st
 def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]) -> str:
     """The table's, else the setting that torch's own hint names. Not one that only moves the break
     to the next line, and not one with which the call raises."""
-    table = (
-        ""
-        if in_library
-        else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
-    )
-    if "trace_autograd_ops" in table:  # on a condition, so that its trial says little
-        return table
+    fix = ""
+    if not in_library:
+        fix = CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
+    if "trace_autograd_ops" in fix:  # on a condition, so that its trial says little
+        return fix
     sure = (hint for hint in cause.hints if not hint.startswith(_NOT_SURE))
     switches = (switch for hint in sure for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
-    fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
-    return "" if any(switch in fix for switch in useless) else fix
+    fix = fix or clause("", hinted, f"  # {_HINTED}")
+    if any(switch in fix for switch in useless):
+        return ""
+    return fix
 
 
 def _without_hint(finding: m.Finding, *switches: str) -> m.Finding:
@@ -471,7 +498,9 @@ def _is_at(switch: Switch, line: m.PackageLine, reads: m.PackageLine | None = No
 
 def _fits(source: SourceText | None, finding: m.Finding, fix: str) -> str:
     """The code, where it fits the finding's line; of an unknown program as it is."""
-    return fix if source is None else fitted(source, finding, fix)
+    if source is None:
+        return fix
+    return fitted(source, finding, fix)
 
 
 # ---------------------------------------------------------------- where no switch is known
@@ -488,24 +517,34 @@ def _without_switch(
     way, library, place = finding.reads or finding.refusal, finding.library, finding.location
     if way is None or library is None or finding.level is m.Level.NOTE:
         return finding
-    own = place.text.partition("  #")[0].strip() if place else ""
-    own += " ...)" if own.count("(") > own.count(")") else ""  # the call goes on in the next line
+    own = ""
+    if place is not None:
+        own = place.text.partition("  #")[0].strip()
+    if own.count("(") > own.count(")"):
+        own += " ...)"  # the call goes on in the next line
     unnamed = library.function.endswith(">")  # a generator expression: nobody calls it
     of_modules = any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     direct = own and not of_modules and not unnamed
     if isinstance(way, m.Reads):
-        wait = _PASSES if "non_blocking" in library.text else _OF_A_LIBRARY
-        return replace(finding, level=m.Level.NOTE, no_fix=wait)
+        no_fix = _OF_A_LIBRARY
+        if "non_blocking" in library.text:
+            no_fix = _PASSES
+        return replace(finding, level=m.Level.NOTE, no_fix=no_fix)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
-    enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
-    moved = f"{own}  # {_AROUND if enters else _OUTSIDE}"
+    where = _OUTSIDE
+    if any(_last(line.function) in _ENTERS for line in (library, *way.chain)):
+        where = _AROUND
+    moved = f"{own}  # {where}"
     may_move = inside and own and not only and not wanted
     if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, moved):
         return replace(finding, fix=moved)
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
-    return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)
+    no_fix = _BREAK
+    if wanted:
+        no_fix = _INTENDED
+    return replace(finding, level=m.Level.NOTE, no_fix=no_fix)
 
 
 def _is_inside(

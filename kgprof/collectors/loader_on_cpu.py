@@ -56,21 +56,22 @@ def collect(evidence: Evidence) -> tuple[LoaderOnCpu, ...]:
 
 def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
     timing = run.record.timing
-    if isinstance(timing, m.Skipped) or not any(timing.loader_us):
+    if not isinstance(timing, m.TimingPass) or not any(timing.loader_us):
         return
-    step_us = timing.every_us
-    usual = median(timing.loader_us) / median(step_us)
-    of_all = clocked_share(timing) > UNEVEN * usual
-    middle = fmean if of_all else median
+    step_us, loader_us, whole = median(timing.every_us), median(timing.loader_us), ""
+    if clocked_share(timing) > UNEVEN * (loader_us / step_us):
+        step_us, loader_us = fmean(timing.every_us), fmean(timing.loader_us)
+        whole = "time of all steps"
     extent = Extent(
-        steps=len(step_us),
+        steps=len(timing.every_us),
         per="step",
-        step_us=middle(step_us),
-        whole="time of all steps" if of_all else "",
+        step_us=step_us,
+        whole=whole,
         measured_in=(m.PassName.TIMING,),
     )
-    taken_us = middle(timing.loader_us)
-    yield LoaderOnCpu(run=run.key, loader_us=taken_us, extent=extent, workers=timing.loader_workers)
+    yield LoaderOnCpu(
+        run=run.key, loader_us=loader_us, extent=extent, workers=timing.loader_workers
+    )
 
 
 @of_each
@@ -84,7 +85,9 @@ def diagnose(event: LoaderOnCpu) -> Iterator[m.Finding]:
     if event.workers:
         its = f"with {plural(event.workers, 'worker process', 'worker processes')}"
         advice = "or try more of them where there are cores that the step does not use"
-    each = "means" if extent.whole else "medians"
+    each = "medians"
+    if extent.whole:
+        each = "means"
     yield finding(
         LOADER_ON_CPU,
         event,

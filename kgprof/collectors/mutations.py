@@ -57,7 +57,6 @@ class Mutation(Event):
     operators: tuple[str, ...]
     kind: str
     cuda_graphs: bool
-    calls: int  # in which a version rose; 0: seen in the graph alone
     backward: bool = False
     in_project: bool = True  # else a library's function
 
@@ -70,16 +69,18 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
             filter(lambda event: _is_told(tensors, event), writes(tensors)),
             lambda event: (line_of(event.location, event.function), event.backward),
         ):
-            line = msgspec.structs.replace(
-                events[0],
-                names=tuple(dict.fromkeys(name for event in events for name in event.names)),
-                operators=tuple(
-                    dict.fromkeys(name for event in events for name in event.operators)
-                ),
-                kind=min((event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index),
-                calls=max(event.calls for event in events),
+            lines.append(
+                msgspec.structs.replace(
+                    events[0],
+                    names=tuple(dict.fromkeys(name for event in events for name in event.names)),
+                    operators=tuple(
+                        dict.fromkeys(name for event in events for name in event.operators)
+                    ),
+                    kind=min(
+                        (event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index
+                    ),
+                )
             )
-            lines.append(line)
     return tuple(lines)
 
 
@@ -99,8 +100,11 @@ def writes(tensors: RunTensors) -> Iterator[Mutation]:
             if not name or is_gradient(tensor.name) or not is_written(graph, index):
                 continue
             giver, given = tensors.giver(graph, name)
-            argument = tensors.is_argument(giver, name) or name.startswith(m.INCOMING)
-            kind = FIXED if (given or tensor).static else ARGUMENT if argument else CAPTURED
+            kind = CAPTURED
+            if (given or tensor).static:
+                kind = FIXED
+            elif tensors.is_argument(giver, name) or name.startswith(m.INCOMING):
+                kind = ARGUMENT
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
                 if write.input == index:
@@ -108,6 +112,9 @@ def writes(tensors: RunTensors) -> Iterator[Mutation]:
                         write.operator
                     )
             for place, written in (operators or {definition: []}).items():
+                identity = [*tensors.source.identity(place)]
+                if graph.backward:
+                    identity.append("backward")
                 yield Mutation(
                     run=tensors.key,
                     function=tensors.named(graph),
@@ -116,10 +123,7 @@ def writes(tensors: RunTensors) -> Iterator[Mutation]:
                     operators=tuple(dict.fromkeys(written)),
                     kind=kind,
                     cuda_graphs=bool(graph.cuda_graphs),
-                    calls=len({call for held in tensor.held for call in held.written}),
-                    identity="\0".join(
-                        (*tensors.source.identity(place), *(["backward"] if graph.backward else []))
-                    ),
+                    identity="\0".join(identity),
                     backward=graph.backward,
                     in_project=tensors.source.project.holds(graph.file),
                 )
@@ -127,32 +131,26 @@ def writes(tensors: RunTensors) -> Iterator[Mutation]:
 
 @of_each
 def diagnose(event: Mutation) -> Iterator[m.Finding]:
-    names, several = ", ".join(event.names), len(event.names) > 1
-    captured = (
-        "captured tensors without fixed addresses"
-        if several
-        else "a captured tensor without a fixed address"
-    )
-    fixed = "which are at fixed addresses" if several else "which is at a fixed address"
-    by = (
-        f" ({', '.join(event.operators)})"
-        if event.operators
-        else ", by an operator whose line was not observed"
-    )
+    argument, captured = "argument", "a captured tensor without a fixed address"
+    fixed = "which is at a fixed address"
+    if len(event.names) > 1:
+        argument, captured = "arguments", "captured tensors without fixed addresses"
+        fixed = "which are at fixed addresses"
+    by = ", by an operator whose line was not observed"
+    if event.operators:
+        by = f" ({', '.join(event.operators)})"
+    names = ", ".join(event.names)
     what = {
-        ARGUMENT: (
-            f"the compiled {event.function} writes to its "
-            f"argument{'s' if several else ''} {names}{by}"
-        ),
-        CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
-        FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
+        ARGUMENT: f"its {argument} {names}{by}",
+        CAPTURED: f"{names}, {captured}{by}",
+        FIXED: f"{names}{by}, {fixed}: harmless",
     }[event.kind]
     yield finding(
         INPUT_MUTATED,
         event,
-        what,
+        f"the compiled {event.function} writes to {what}",
         event.identity,
         *event.names,
-        level=m.Level.NOTE if event.kind == FIXED else None,
+        is_note=event.kind == FIXED,
         names=event.names,
     )

@@ -6,7 +6,7 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.measures.traced_steps import TracedSteps, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
 NOTHING_MEASURED = m.Rule(
@@ -89,15 +89,18 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     events = []
     uncompiled = {run.key: _uncompiled(run) for run in evidence.on_gpu}
     for run in (each.record for each in evidence.runs):
-        has_time = measured(run, options)
-        not_asked = options.for_a_gate or (options.untimed and has_time)
-        compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
+        timed: bool | None = measured(run, options)
+        if options.for_a_gate or (options.untimed and timed):
+            timed = None
         off = _switched_off(run)
-        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable and not off:
-            # an empty list from a torch whose hook is missing says nothing
-            compilations = compilations or None
-        unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
-        timed = None if not_asked else has_time
+        compilations = None
+        unused: tuple[m.Compilation, ...] = ()
+        if isinstance(run.compile, m.CompilePass):
+            compilations = len(run.compile.compilations)
+            unused = run.compile.unused
+            if run.compile.capture_unavailable and not off:
+                # an empty list from a torch whose hook is missing says nothing
+                compilations = compilations or None
         event = CoverageEvent(
             run=run.key,
             timed=timed,
@@ -108,17 +111,17 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             uncompiled=uncompiled.get(run.key, ""),
         )
         if (script := run.script) is not None:
-            beside = (
-                () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
-            )
             event = msgspec.structs.replace(
                 event,
                 launched=script.work_is_in,
-                beside=beside,
+                beside=tuple(
+                    one for one in script.launched if one.by in m.BESIDE and not script.step
+                ),
                 workers=script.workers,
                 hidden=off or script.why_nothing_compiled(options.workload),
-                never="" if off else _never_called(run, script),
             )
+            if not off:
+                event = msgspec.structs.replace(event, never=_never_called(run, script))
         events.append(event)
     return tuple(events)
 
@@ -129,25 +132,30 @@ def _uncompiled(run: RunEvidence) -> str:
         return ""
     if traced.have_sparse_tensors:
         return SPARSE
-    return RNN if traced.rnn_calls else ""
+    if traced.rnn_calls:
+        return RNN
+    return ""
 
 
+@m.otherwise("")
 def _switched_off(run: m.RunRecord) -> str:
     """What keeps torch.compile from doing anything; empty where nothing does, or it did."""
-    if isinstance(run.compile, m.Skipped) or run.compile.compilations:
+    compiled = m.known(run.compile)
+    if compiled.compilations:
         return ""
-    lost = run.compile.capture_unavailable
+    lost = compiled.capture_unavailable
     return next((one.why for one in lost if one.capture == m.SWITCHED_OFF), "")
 
 
+@m.otherwise("")
 def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
     """The script's own torch.compile, where it was seen that nothing was handed to it."""
     if not script.was_asked or script.uncalled or script.workers:
         return ""
-    if isinstance(run.records, m.Skipped) or isinstance(run.records.compiled_calls, m.Skipped):
+    calls = m.known(m.known(run.records).compiled_calls)
+    if calls.callables or calls.left_out:
         return ""
-    calls = run.records.compiled_calls
-    return "" if calls.callables or calls.left_out else script.compile_call
+    return script.compile_call
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -156,18 +164,13 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     ):
         launched = only.launched
         assert launched is not None
-        processes = (
-            f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
-        )
-        what = (
-            f"the script only launches other processes ({launched.by}{processes}), and "
-            "kgprof sees only its own"
-        )
-        how = (
-            "Let each rank call the function that is spawned, and run"
-            if launched.by == m.SPAWN
-            else "Run"
-        )
+        by = launched.by
+        if launched.processes:
+            by += f", {plural(launched.processes, 'process', 'processes')}"
+        what = f"the script only launches other processes ({by}), and kgprof sees only its own"
+        how = "Run"
+        if launched.by == m.SPAWN:
+            how = "Let each rank call the function that is spawned, and run"
         found = _finding(m.Level.ERROR, only.run, f"{what}. {how} {launched.command}", "no-time")
         return (msgspec.structs.replace(found, fix=launched.command),)
     if events and all(event.raised for event in events):
@@ -190,12 +193,15 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     timed = all(event.timed is not None for event in events)
     unused = [made for event in events for made in event.unused]
     workers = max(event.workers for event in events)
-    message = m.nothing_compiled(unused, workers) + ("" if unused or workers else " in this run")
+    message = m.nothing_compiled(unused, workers)
+    if not (unused or workers):
+        message += " in this run"
     if never := next((event.never for event in events if event.never), ""):
         message += f": torch.compile stands in {never}, and nothing that it made was called"
     elif hidden := next((event.hidden for event in events if event.hidden), ""):
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
-    message += "; its times are those of eager code" if timed else ""
+    if timed:
+        message += "; its times are those of eager code"
     found = _finding(m.Level.NOTE, None, message, "as-it-stands")
     why = next((event.uncompiled for event in events if event.uncompiled), "")
     return (msgspec.structs.replace(found, no_fix=why),)
@@ -203,7 +209,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:
     message = f"mode {event.run.mode} was requested, but {m.nothing_compiled(event.unused)}"
-    message += f": {event.hidden}" if event.hidden else ""
+    message += clause(": ", event.hidden)
     return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 
@@ -213,17 +219,15 @@ def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:
     first = next((one for one in beside if one.by == m.PYTHON), beside[0])
     what = "nothing was compiled here, and the script has no steps of its own. It starts"
     if first.by == m.PYTHON:
-        more = sum(one.by == m.PYTHON for one in beside) - 1
-        others = f" and {plural(more, 'other script')}" if more else ""
-        what += f" Python scripts, which kgprof does not see. Run {first.command}{others}"
+        what += f" Python scripts, which kgprof does not see. Run {first.command}"
+        if more := sum(one.by == m.PYTHON for one in beside) - 1:
+            what += f" and {plural(more, 'other script')}"
     else:
         where = first.function or "the functions of a pool"
         what += (
-            f" {where} with multiprocessing, which kgprof does not see. Watch the "
-            "function of one step there"
-        )
-        what += (
-            f" ({first.command}), print what it returned at the end, and run the script with python"
+            f" {where} with multiprocessing, which kgprof does not see. Watch the function of one "
+            f"step there ({first.command}), print what it returned at the end, and run the script "
+            "with python"
         )
     return msgspec.structs.replace(
         _finding(m.Level.NOTE, run, what, "as-it-stands"), fix=first.command

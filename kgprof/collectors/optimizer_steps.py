@@ -63,7 +63,9 @@ class OptimizerTime(Event):
     @property
     def sure_idle_us(self) -> float:
         """What of ``idle_us`` no listener made longer."""
-        return self.idle_us / DEARER if self.listened else self.idle_us
+        if self.listened:
+            return self.idle_us / DEARER
+        return self.idle_us
 
     @property
     def is_mostly_cpu(self) -> bool:
@@ -92,7 +94,7 @@ def collect(run: RunEvidence) -> Iterator[OptimizerTime]:
     )
     yield OptimizerTime(
         run=run.key,
-        optimizer=classes.most_common(1)[0][0] if classes else "",
+        optimizer=max(classes, key=classes.__getitem__, default=""),
         device_us=traced.device_us(under),
         idle_us=traced.idle_us(np.flatnonzero(spans)),
         launches=int(under.sum()),
@@ -120,7 +122,9 @@ def diagnose(event: OptimizerTime) -> Iterator[m.Finding]:
         said = f"{said} in GPU work"
     elif event.is_mostly_cpu and m.PassName.TIMING not in extent.measured_in:
         saves = m.Skipped("most of it is CPU time, which was only seen under torch.profiler")
-    named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
+    fix = ""
+    if name in WITH_FUSED:
+        fix = f"torch.optim.{name}(..., fused=True)"
     yield finding(
         UNFUSED_OPTIMIZER,
         event,
@@ -128,5 +132,5 @@ def diagnose(event: OptimizerTime) -> Iterator[m.Finding]:
         event.optimizer,
         cost=extent.cost(known_us, what),
         saves=saves,
-        fix=named,
+        fix=fix,
     )

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding, of_each
 from kgprof.reading.evidence import Evidence
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 RESULT_DIFFERS = m.Rule(
     id="KGP501",
@@ -60,28 +62,28 @@ class ResultEvent(Event):
     """What one run left: how it compares and how much of it there is."""
 
     baseline: m.RunKey | None
-    agreement: m.RunAgreement | None  # None: the workload or this run has no comparison
-    unfinished: int
-    units: int
+    agreement: m.RunAgreement | None = None  # None: the workload or this run has no comparison
+    unfinished: int = 0
+    units: int = 0
     unit: m.WorkUnit
 
 
 def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
     agreement = evidence.recording.agreement
-    verdicts = dict(agreement.runs) if isinstance(agreement, m.Agreement) else {}
-    baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
+    verdicts: dict[m.RunKey, m.RunAgreement | m.Skipped] = {}
+    baseline = None
+    if isinstance(agreement, m.Agreement):
+        verdicts = dict(agreement.runs)
+        baseline = agreement.baseline
     events = []
     for run in evidence.recording.runs:
+        event = ResultEvent(run=run.key, baseline=baseline, unit=run.unit)
         compared = verdicts.get(run.key)
-        evaluation = run.evaluation
-        event = ResultEvent(
-            run=run.key,
-            baseline=baseline,
-            agreement=compared if isinstance(compared, m.RunAgreement) else None,
-            unfinished=evaluation.unfinished if isinstance(evaluation, m.Evaluation) else 0,
-            units=evaluation.units if isinstance(evaluation, m.Evaluation) else 0,
-            unit=run.unit,
-        )
+        if isinstance(compared, m.RunAgreement):
+            event = replace(event, agreement=compared)
+        if isinstance(run.evaluation, m.Evaluation):
+            unfinished, units = run.evaluation.unfinished, run.evaluation.units
+            event = replace(event, unfinished=unfinished, units=units)
         events.append(event)
     return tuple(events)
 
@@ -104,7 +106,9 @@ def diagnose(event: ResultEvent) -> Iterator[m.Finding]:
 def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
     against = []
     if agreement.compared:
-        name = event.baseline.slug if event.baseline else "the baseline"
+        name = "the baseline"
+        if event.baseline is not None:
+            name = event.baseline.slug
         against.append(
             f"{agreement.differing:,} of {agreement.compared:,} results differ from {name}"
         )
@@ -112,10 +116,9 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
         figures = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
         against.append(f"{figures} differ from the reference")
     detail = " and ".join(against) or "its results differ"
-    note = f" ({agreement.note})" if agreement.note else ""
     return finding(
         RESULT_DIFFERS,
         event,
-        f"{detail}{note}",
+        detail + clause(" (", agreement.note, ")"),
         count=max(agreement.differing, agreement.reference_differing, 1),
     )

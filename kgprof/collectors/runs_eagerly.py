@@ -71,7 +71,7 @@ _INSIDE_DDP = (
 _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some calls only
 
 
-class _Cause(m.Model):
+class _Cause(m.Model, kw_only=False):
     kind: str  # STANCE, "break", "library", or one of _SKIPPED
     words: str
     identity: str
@@ -96,7 +96,9 @@ class EagerCallables(Event):
 def counted_calls(run: m.RunKey, records: m.CompileRecords) -> m.CompiledCalls | m.Skipped:
     """In mode eager kgprof itself switches torch.compile off: no call there is one of compiled
     code."""
-    return _SWITCHED_OFF if run.mode == m.EAGER else records.compiled_calls
+    if run.mode == m.EAGER:
+        return _SWITCHED_OFF
+    return records.compiled_calls
 
 
 def collect(evidence: Evidence) -> tuple[EagerCallables, ...]:
@@ -146,13 +148,14 @@ def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) 
     first = alike[0]
     since = trace.steady_from
     location = _location(trace, first)
-    count = _under_a_stance if cause.kind == STANCE else compiled_callables.eager_calls
-    eager = sum(count(each, since) for each in alike)
+    count = compiled_callables.eager_calls
+    if cause.kind == STANCE:
+        count = _under_a_stance
     return EagerCallables(
         run=trace.run,
         location=location,
         names=compiled_callables.named(alike),
-        eager=eager,
+        eager=sum(count(each, since) for each in alike),
         calls=sum(compiled_callables.calls(each, since) for each in alike),
         never=not any(map(compiled_callables.ran_a_graph, alike)),
         why=cause.words,
@@ -173,7 +176,9 @@ def _location(trace: RunTrace, called: m.CompiledCallable) -> m.Location | None:
     if trace.source.project.holds(place.file):
         return trace.source.definition(place.file, place.line, place.function)
     asked = called.compiled_at or called.called_at
-    return trace.source.at(asked.file, asked.line, asked.function) if asked else None
+    if asked is None:
+        return None
+    return trace.source.at(asked.file, asked.line, asked.function)
 
 
 # ---------------------------------------------------------------- causes
@@ -192,12 +197,14 @@ def _cause(
         return None
     if compiled_callables.ran_a_graph(called):
         return _skipped(trace, called, of=_FAULTS) or _emptied(trace, called)
-    return (
+    cause = (
         _break(called, breaks)
         or _skipped(trace, called, of=tuple(_SKIPPED))
         or _left_to_torch(called)
-        or (_emptied(trace, called) if _may_have_more_to_do(trace, called) else None)
     )
+    if cause is None and _may_have_more_to_do(trace, called):
+        return _emptied(trace, called)
+    return cause
 
 
 def _may_have_more_to_do(trace: RunTrace, called: m.CompiledCallable) -> bool:
@@ -207,8 +214,9 @@ def _may_have_more_to_do(trace: RunTrace, called: m.CompiledCallable) -> bool:
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
-    line = called.stance_set_at
-    place = trace.source.at(line.file, line.line, line.function) if line else None
+    place = None
+    if (line := called.stance_set_at) is not None:
+        place = trace.source.at(line.file, line.line, line.function)
     words = f'torch.compiler.set_stance("{stance}") was in force'
     fix = (
         f'torch.compiler.set_stance("default")  # in place of "{stance}", after '
@@ -216,7 +224,7 @@ def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
     )
     if stance == "eager_on_recompile":
         words += ", and no compiled code fitted the inputs"
-    return _Cause(kind=STANCE, words=words, identity=stance, place=place, fix=fix)
+    return _Cause(STANCE, words, stance, place, fix)
 
 
 def _break(called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause | None:
@@ -226,15 +234,13 @@ def _break(called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause 
         compiled = record.compiled
         if compiled is None or (compiled.call, compiled.compile_id) not in mine:
             continue
-        operator = record.cause.operator
-        what = f"{operator} breaks the graph" if operator else f"graph break ({record.cause.words})"
-        return _Cause(
-            kind="break",
-            words=what,
-            identity=f"break\0{record.cause.identity}",
-            place=record.site,
-            fix=_INSIDE_DDP if called.module == "DistributedDataParallel" else "",
-        )
+        words = f"graph break ({record.cause.words})"
+        if record.cause.operator:
+            words = f"{record.cause.operator} breaks the graph"
+        fix = ""
+        if called.module == "DistributedDataParallel":
+            fix = _INSIDE_DDP
+        return _Cause("break", words, f"break\0{record.cause.identity}", record.site, fix)
     return None
 
 
@@ -243,8 +249,10 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
     for row in trace.all.frames:
         same = (row.file, row.first_line, row.function) == (code.file, code.line, code.function)
         if same and row.outcome == "skipped" and row.why in of:
-            fix = _SWITCHED_ON if row.why == "disabled" else ""
-            return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why, fix=fix)
+            fix = ""
+            if row.why == "disabled":
+                fix = _SWITCHED_ON
+            return _Cause(row.why, _SKIPPED[row.why], row.why, fix=fix)
     return None
 
 
@@ -260,7 +268,7 @@ def _emptied(trace: RunTrace, called: m.CompiledCallable) -> _Cause | None:
         f"{in_steps([call])} there was nothing to compile, and torch skips the function from then "
         "on, whatever it is given"
     )
-    return _Cause(kind="empty", words=words, identity="empty")
+    return _Cause("empty", words, "empty")
 
 
 def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
@@ -275,12 +283,14 @@ def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
         f"module.compile() compiles nothing of a {called.module}: torch skips the "
         "forward of its own modules"
     )
-    name = called.path if called.path.isidentifier() else "module"
+    name = "module"
+    if called.path.isidentifier():
+        name = called.path
     fix = (
         f"{name} = torch.compile({name})  # in place of {name}.compile(); its state_dict() then "
         "has _orig_mod. before each name"
     )
-    return _Cause(kind="library", words=words, identity="library", fix=fix)
+    return _Cause("library", words, "library", fix=fix)
 
 
 # ---------------------------------------------------------------- findings
@@ -300,7 +310,7 @@ def _finding(event: EagerCallables, ordinal: str) -> m.Finding:
         f"{event.names}: {of}; {event.why}",
         event.identity,
         ordinal,
-        related=(event.because_of,) if event.because_of else (),
+        related=tuple(filter(None, (event.because_of,))),
         names=(event.names,),
         fix=event.fix,
     )

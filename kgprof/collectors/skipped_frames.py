@@ -18,6 +18,7 @@ from kgprof.collectors.graph_breaks import (
     break_records,
     calls_of,
     cause_of,
+    compiled_frame,
     detail_of,
     fell_back,
     identity_of,
@@ -31,7 +32,7 @@ from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at
 from kgprof.reading.structured_trace import Compiled, RunTrace
-from kgprof.wording import and_more
+from kgprof.wording import and_more, clause
 
 SKIPPED_FRAME = m.Rule(
     id="KGP102",
@@ -102,7 +103,7 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     known = break_records(trace)
     for records, folded in sites(trace, fallen=True):
         explained += [record.compiled for record in records if record.compiled]
-        frame = records[0].compiled.frame if records[0].compiled else None
+        frame = compiled_frame(records[0])
         if frame is not None and trace.is_changed(frame.file, frame.line, frame.function):
             continue
         own_causes = [
@@ -124,7 +125,7 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
     Behind that break, which is a finding of its own, the function runs by itself, as under vmap
     outside of a graph.
     """
-    frame = record.compiled.frame if record.compiled else None
+    frame = compiled_frame(record)
     if frame is None or record.stack:
         return False
     return any(
@@ -138,15 +139,16 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
 def _is_branch_that_raises(trace: RunTrace, record: BreakRecord) -> bool:
     """Whether the frame is the branch of an ``if`` that broke the graph, which is a finding of its
     own, and ends in the raise: nothing behind it could be compiled."""
-    frame = record.compiled.frame if record.compiled else None
+    frame = compiled_frame(record)
     place = record.site
     if frame is None or place is None or record.cause.gb_id != _RAISES:
         return False
     if not is_resumed(frame.function):
         return False
-    broken = m.Location(file=frame.file, line=frame.line, function=place.function)
-    branch = trace.source.condition(broken)
-    statements = (*branch.body, *branch.orelse) if branch is not None else ()
+    branch = trace.source.condition(m.Location(frame.file, frame.line, place.function))
+    if branch is None:
+        return False
+    statements = (*branch.body, *branch.orelse)
     return any(isinstance(each, ast.Raise) and each.lineno == place.line for each in statements)
 
 
@@ -154,20 +156,29 @@ def _from_records(
     trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded
 ) -> SkippedFrame:
     first = records[0]
-    frame = first.compiled.frame if first.compiled else None
-    whole = any(fell_back(trace, record) == "frame" for record in records)
-    resumed = frame is not None and is_resumed(frame.function)
+    scope = "rest"
+    since = 0
+    compiled_inside: tuple[str, ...] = ()
+    definition = None
+    if (frame := compiled_frame(first)) is not None:
+        definition = trace.source.definition(frame.file, frame.line, frame.function)
+    if any(fell_back(trace, record) == "frame" for record in records):
+        if frame is not None:
+            since = resumed_at(frame.function)
+        if frame is None or not is_resumed(frame.function):
+            scope = "frame"
+            compiled_inside = _compiled_inside(trace, records)
     return SkippedFrame(
         run=trace.run,
         location=first.site,
-        frame=frame and trace.source.definition(frame.file, frame.line, frame.function),
-        scope="frame" if whole and not resumed else "rest",
+        frame=definition,
+        scope=scope,
         library=library_of(trace, first.stopped),
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=sum(one.compiled is not None and one.compiled.frame == frame for one in records),
         calls=calls_of(records),
-        since=resumed_at(frame.function) if whole and frame is not None else 0,
-        compiled_inside=_compiled_inside(trace, records) if whole and not resumed else (),
+        since=since,
+        compiled_inside=compiled_inside,
         identity=identity_of(trace, first),
     )
 
@@ -175,7 +186,7 @@ def _from_records(
 def _compiled_inside(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[str, ...]:
     """Name the functions of the project that torch compiled in calls of a skipped one that was to
     be compiled itself, from the call on that skipped it."""
-    skipped = records[0].compiled.frame if records[0].compiled else None
+    skipped = compiled_frame(records[0])
     called, since = compiled_callables.of_code(trace, skipped), calls_of(records)[0]
     names = [
         trace.source.definition(frame.file, frame.line, frame.function).function
@@ -218,7 +229,7 @@ def _from_rows(
         frame=definition,
         scope="frame",
         library=library_of(trace, definition),
-        refusal=m.Refusal(cause=cause),
+        refusal=m.Refusal(cause),
         records=0,
         calls=tuple(sorted({row.call for row in rows})),
         identity="\0".join((*trace.source.identity(definition)[:2], cause.gb_id or first.why)),
@@ -234,7 +245,7 @@ def _cause(trace: RunTrace, row: m.OfferedFrame) -> m.TorchCause:
         cause = cause_of(text, trace.all.sources.registry)
         if cause.gb_ids or failed:
             return cause
-    return m.TorchCause(kind=_CAUSES[row.why], explanation=row.text)
+    return m.TorchCause(_CAUSES[row.why], explanation=row.text)
 
 
 def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
@@ -242,12 +253,20 @@ def diagnose(events: tuple[SkippedFrame, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
-    name = event.frame.function if event.frame else "a frame"
-    since = f"line {event.since}" if event.since else "here"
-    what = "runs eagerly" if event.scope == "frame" else f"runs eagerly from {since} on"
-    elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
+    what = "a frame"
+    related: tuple[m.Location, ...] = ()
+    if event.frame is not None:
+        what = event.frame.function
+        if event.frame != event.location:
+            related = (event.frame,)
+    what += " runs eagerly"
+    if event.scope != "frame":
+        what += f" from {clause('line ', event.since) or 'here'} on"
     cause = event.refusal.cause
-    message = f"{name} {what}{because(cause, event.library)}: {cause.words}"
+    no_fix = ""
+    if cause.kind == _CAUSES["dispatch-mode"]:
+        no_fix = _UNDER_A_MODE
+    message = f"{what}{because(cause, event.library)}: {cause.words}"
     if inside := event.compiled_inside:
         message += f"; compiled by themselves: {', '.join(inside[:NAMED])}{and_more(inside, NAMED)}"
     return finding(
@@ -260,7 +279,7 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
         library=event.library,
         refusal=event.refusal,
         fix=named_remedy(cause.explanation),
-        related=(elsewhere,) if elsewhere else (),
+        related=related,
         detail=detail_of(cause),
-        no_fix=_UNDER_A_MODE if cause.kind == _CAUSES["dispatch-mode"] else "",
+        no_fix=no_fix,
     )

@@ -6,6 +6,7 @@ warm-up is no finding.
 """
 
 import ast
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import FILLED, SourceText, is_made_in
+from kgprof.wording import clause
 
 HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
@@ -279,20 +281,15 @@ def collect(evidence: Evidence) -> tuple[Sync, ...]:
         event
         for run in evidence.runs
         if isinstance(run.record.memory, m.MemoryPass)
-        and not isinstance(run.record.memory.syncs, m.Skipped)
+        and isinstance(run.record.memory.syncs, m.SyncRecords)
         for event in _of_run(run, run.record.memory, run.record.memory.syncs, broken)
     )
 
 
-class _Site(m.Model):
+class _Site(m.Model, kw_only=False):
     rule: str
-    file: str
-    line: int
+    place: tuple[str, int]  # file and line
     library: m.Frame | None  # the line of a library that reads below it
-
-    @property
-    def line_of_code(self) -> tuple[str, int, m.Frame | None]:
-        return self.file, self.line, self.library
 
 
 def _of_run(
@@ -310,48 +307,53 @@ def _of_run(
     is_pinned = _copies_pinned_memory(run)
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(
-            one.line_of_code == site.line_of_code for one in sites if one != site
+            (one.place, one.library) == (site.place, site.library) for one in sites if one != site
         ):
             continue  # torch's own way to a value that is read at this line anyway
         # Of each call the most that one source saw.
-        reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
+        reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady), strict=True)]
         window = is_window
         if goes_on and _is_behind_the_steps(seen, len(memory.step_us)):
             window = True
             every = range(m.BEFORE_THE_FIRST, len(memory.step_us))
-            reads = [int(max(map(sum, _by_source(seen, every, False))))]
-        # torch reads several times for one text
-        texts = [min(count, 1) for count in reads] if _is_printed(seen[0]) else reads
-        if sum(texts) <= window or (script is not None and _is_read_at_the_end(texts)):
-            continue  # what a whole program reads once is its result
+            reads = [int(max(map(sum, _by_source(seen, every))))]
         first = seen[0]
-        place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
-        chain = tuple(_package_line(source, frame, first) for frame in first.chain)
-        library = chain[0] if chain else None
-        if _is_run_by_a_graph(first):
-            library, chain = None, ()
-        in_graph = _is_in_a_graph(first)
-        # The same in another version that moved the line.
-        identity = (
-            (library.package, library.file, library.function, library.text) if library else ()
+        texts = reads
+        if _is_printed(first):  # torch reads several times for one text
+            texts = [min(count, 1) for count in reads]
+        # in a script's last call, to which what follows its loop belongs
+        at_the_end = len(texts) > 1 and sum(texts) == texts[-1] == 1
+        if sum(texts) <= window or (script is not None and at_the_end):
+            continue  # what a whole program reads once is its result
+        (function, *_) = (
+            frame.function for frame in first.frames if (frame.file, frame.line) == site.place
         )
+        place = source.at(*site.place, function)
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
-        called = "" if in_graph or cause != INSIDE else called_function(doing(first)[1])
-        if not on_cuda and called in LOOPS_ON_A_CPU:
-            reads = [min(count, 1) for count in reads]
-        if not on_cuda and called in CHECKS_ON_A_CPU:
-            on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU[called]
-            if not on_a_gpu or (called == ONE_HOT and _is_told_classes(doing(first)[1])):
-                continue
-            reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
+        identity = [*source.identity(place), cause]
+        library, chain = _way_into_a_library(source, first)
+        if library is not None:  # the same in another version that moved the line
+            identity += (library.package, library.file, library.function, library.text)
+        in_graph = _is_in_a_graph(first)
+        called = ""
+        if not in_graph and cause == INSIDE:
+            called = called_function(doing(first)[1])
+        if not on_cuda and not (reads := _on_a_gpu(reads, called, doing(first)[1])):
+            continue
         waited_us = _waited(seen, steady, on_cuda)
-        in_loop, later = source.reads_what_it_keeps(site.file, site.line)
+        in_loop, later = source.reads_what_it_keeps(*site.place)
         # the same line may be read in eager code, too, called from another one
         is_one_way = len({record.frames for record in seen}) == 1
-        breaks = is_one_way and (run.key, site.file, site.line) in broken
-        where = BREAK if breaks else EAGER
+        where = EAGER
         if in_graph:
             where = COMPILED
+        elif is_one_way and (run.key, *site.place) in broken:
+            where = BREAK
+        steps, share = len(reads), 0.0
+        if window:
+            steps = 0
+        else:
+            share = _share(reads, memory.watched_us)
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -359,10 +361,10 @@ def _of_run(
             cause=cause,
             where=where,
             reads=tuple(reads),
-            steps=0 if window else len(reads),
+            steps=steps,
             operator=first.operator or first.op,
             library=library,
-            chain=chain[:0:-1],
+            chain=chain,
             expression=first.expression,
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
@@ -370,17 +372,27 @@ def _of_run(
             read_in=later,
             is_pinned=is_pinned,
             is_loaded=any(record.loads for record in seen),
-            share=0.0 if window else _share(reads, memory.watched_us),
+            share=share,
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
             waited_us=waited_us,
-            identity="\0".join((*source.identity(place), cause, *identity)),
+            identity="\0".join(identity),
         )
+
+
+def _on_a_gpu(reads: list[int], called: str, expression: str) -> list[int]:
+    """What a function that loops or checks on a CPU reads on a GPU; empty where that is nothing."""
+    if called in LOOPS_ON_A_CPU:
+        return [min(count, 1) for count in reads]
+    on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU.get(called, (1, 1))
+    if not on_a_gpu or (called == ONE_HOT and _is_told_classes(expression)):
+        return []
+    return [-(-count * on_a_gpu // on_a_cpu) for count in reads]
 
 
 def _is_behind_the_steps(seen: Sequence[m.SyncRecord], steps: int) -> bool:
     """Whether a line reads most often after the last step began, in a program that goes on."""
-    by_source = _by_source(seen, range(steps), False)
+    by_source = _by_source(seen, range(steps))
     counts: list[float] = [max(of_step) for of_step in zip(*by_source, strict=True)]
     return counts[-1] >= OFTEN and counts[-1] > max(counts[:-1], default=0)
 
@@ -388,7 +400,7 @@ def _is_behind_the_steps(seen: Sequence[m.SyncRecord], steps: int) -> bool:
 def _share(reads: Sequence[int], step_us: Sequence[float]) -> float:
     ended = list(zip(reads, step_us, strict=True))[:-1]
     total = sum(us for _, us in ended)
-    return sum(us for count, us in ended if count) / total if total else 0.0
+    return sum(us for count, us in ended if count) / (total or math.inf)
 
 
 def _is_dear(
@@ -404,12 +416,11 @@ def _is_dear(
     return is_often and bool(step_us) and fmean(waited_us) >= WORTH_SHARE * fmean(step_us)
 
 
+@m.otherwise(False)
 def _copies_pinned_memory(run: RunEvidence) -> bool:
     from kgprof.measures.traced_steps import traced_steps  # NumPy, of which --help has no need
 
-    traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped):
-        return False
+    traced = m.known(run.once(traced_steps))
     names = {traced.columns.names[index] for index in traced.columns.name[traced.work.events]}
     copied = {found[1] for name in names if (found := _COPY_IN.match(name))}
     return copied == {"Pinned"}
@@ -432,20 +443,26 @@ def _is_run_by_a_graph(record: m.SyncRecord) -> bool:
 def _is_told_classes(expression: str) -> bool:
     """Whether a call of one_hot is given the number of classes."""
     call = ast.parse(expression.strip(), mode="eval").body  # called_function has read it
-    keywords = {each.arg for each in call.keywords} if isinstance(call, ast.Call) else set()
-    return isinstance(call, ast.Call) and (len(call.args) > 1 or "num_classes" in keywords)
+    if not isinstance(call, ast.Call):
+        return False
+    return len(call.args) > 1 or any(each.arg == "num_classes" for each in call.keywords)
 
 
-def _is_read_at_the_end(reads: Sequence[int]) -> bool:
-    """Whether a script reads once, in its last call, to which what follows its loop belongs."""
-    return len(reads) > 1 and sum(reads) == reads[-1] == 1
+def _way_into_a_library(
+    source: SourceText, record: m.SyncRecord
+) -> tuple[m.PackageLine | None, tuple[m.PackageLine, ...]]:
+    """The line that reads, and those between the project's and it."""
+    if not record.chain or _is_run_by_a_graph(record):
+        return None, ()
+    library, *between = (_package_line(source, frame, record) for frame in record.chain)
+    return library, tuple(reversed(between))
 
 
 def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:
-    text = record.library_expression.partition("\n")[0] if frame is record.chain[0] else ""
-    return source.package_line(
-        m.Location(file=frame.file, line=frame.line, function=frame.function, text=text)
-    )
+    text = ""
+    if frame is record.chain[0]:
+        text = record.library_expression.partition("\n")[0]
+    return source.package_line(m.Location(frame.file, frame.line, frame.function, text))
 
 
 def _sites(
@@ -460,12 +477,14 @@ def _sites(
         on_the_host = record.tensor == "host" or (
             record.tensor == "unnamed" and (seen.names_a_device or _is_made_to_be_read(record))
         )
-        rule = "" if on_the_host else _rule(record, on_cuda)
+        if own is None or on_the_host:
+            continue
+        rule = _rule(record, on_cuda)
         if rule == HOST_DEVICE_SYNC.id and record.op in WAITS and _is_for_a_clock(source, record):
             rule = OWN_CLOCK.id
-        if own is not None and rule:
-            library = record.chain[0] if record.chain else None
-            sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
+        if rule:
+            library = next(iter(record.chain), None)
+            sites[_Site(rule, (own.file, own.line), library)].append(record)
     return sites
 
 
@@ -482,10 +501,6 @@ def _is_for_a_clock(source: SourceText, record: m.SyncRecord) -> bool:
         return record.chain[0].file.endswith(clocks.TIMERS)
     calls = [(source.tree(frame.file), frame.line) for frame in record.frames]
     return clocks.waits_for_a_clock(calls)
-
-
-def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
-    return next(frame for frame in record.frames if (frame.file, frame.line) == (file, line))
 
 
 def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
@@ -506,7 +521,9 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
         return ""
     if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
-    return SYNC_IN_GRAPH.id if in_graph else HOST_DEVICE_SYNC.id
+    if in_graph:
+        return SYNC_IN_GRAPH.id
+    return HOST_DEVICE_SYNC.id
 
 
 def _is_torchs_own_wait(record: m.SyncRecord) -> bool:
@@ -516,12 +533,16 @@ def _is_torchs_own_wait(record: m.SyncRecord) -> bool:
     return is_captured and called_function(record.expression) != "synchronize"
 
 
-def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> list[list[float]]:
+def _by_source(
+    records: Sequence[m.SyncRecord], steady: range, *, waits: bool = False
+) -> list[list[float]]:
     """What each source counted, or how long it waited, call by call; two operators of one source
     are added up."""
     by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
-        seen: Mapping[int, float] = record.waited_us if waits else record.calls
+        seen: Mapping[int, float] = record.calls
+        if waits:
+            seen = record.waited_us
         for index, call in enumerate(steady):
             by_source[record.source][index] += seen.get(call, 0)
     return list(by_source.values())
@@ -533,8 +554,10 @@ def _waited(
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
         return m.Skipped("not applicable on a CPU")
-    longest = max(_by_source(records, steady, True), key=sum, default=[])
-    return tuple(longest) if any(longest) else m.Skipped("no hook timed this wait")
+    longest = max(_by_source(records, steady, waits=True), key=sum, default=[])
+    if not any(longest):
+        return m.Skipped("no hook timed this wait")
+    return tuple(longest)
 
 
 # ---------------------------------------------------------------- what a line does
@@ -581,23 +604,29 @@ def cause_of(record: m.SyncRecord) -> str:
     if record.op != READ and record.source == "dispatch":
         if _is_indexed(record):
             return "mask-index"
-        return INSIDE if _is_printed(record) else _of_operator(record)
+        if _is_printed(record):
+            return INSIDE
+        return _of_operator(record)
     if is_tested(record):
         return "truth-value"
     called, debug = called_function(doing(record)[1]), record.source == "sync-debug"
-    if not called:
+    if not called and debug and _is_indexed(record):
         # the size of a mask is read by nonzero, which the dispatcher's hook sees first
-        return "copied-index" if debug and _is_indexed(record) else "item"
+        return "copied-index"
     cause = CAUSES.get(called, INSIDE)
     # of tensors each of which is read
-    return "item" if cause == "tensor-from-data" and not debug else cause
+    if not called or (cause == "tensor-from-data" and not debug):
+        return "item"
+    return cause
 
 
 def _of_operator(record: m.SyncRecord) -> str:
     """What the operator that reads says, where the line calls it by name, or by a backward; inside
     of another function it is that one's own matter."""
     cause, called = OF_OPERATORS.get(record.op, INSIDE), called_function(doing(record)[1])
-    return cause if called in ("", "backward") or CAUSES.get(called) == cause else INSIDE
+    if called in ("", "backward") or CAUSES.get(called) == cause:
+        return cause
+    return INSIDE
 
 
 def called_function(expression: str) -> str:
@@ -620,7 +649,9 @@ def _closed(expression: str) -> str:
     name, _, arguments = expression.partition("(")
     starts = (arguments[:end] for end in range(len(arguments) + 1))
     within = all(start.count("(") >= start.count(")") for start in starts)
-    return f"{name}()" if within and len(expression) >= m.EXPRESSION_KEPT else expression
+    if within and len(expression) >= m.EXPRESSION_KEPT:
+        return f"{name}()"
+    return expression
 
 
 # ---------------------------------------------------------------- what is said
@@ -667,14 +698,17 @@ def _finding(event: Sync) -> m.Finding:
     what, often = SAID.get(cause, "reading a value"), _often(event)
     if in_backward:
         what += ", which a backward calls,"
-    if event.called:
-        # torch's debug mode tells no read from a copy; an operator may read several times
-        debug = event.operator == SYNC_DEBUG
-        what = f"{event.called}()" if debug else f"a value read inside {event.called}()"
-        often = often if debug or often.startswith("in ") else f"at least {often}"
-    others = () if in_backward else event.other_causes
-    what = " and ".join((what, *(SAID.get(each, "reading a value") for each in others)))
-    forces = "force" if others else "forces"
+    if event.called and event.operator == SYNC_DEBUG:
+        what = f"{event.called}()"  # torch's debug mode tells no read from a copy
+    elif event.called:
+        what = f"a value read inside {event.called}()"
+        if not often.startswith("in "):
+            often = f"at least {often}"  # an operator may read several times
+    forces = "forces"
+    if event.other_causes and not in_backward:
+        forces = "force"
+        others = (SAID.get(each, "reading a value") for each in event.other_causes)
+        what = " and ".join((what, *others))
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} {forces} a GPU sync{where}, {often}"
@@ -689,11 +723,11 @@ def _finding(event: Sync) -> m.Finding:
         cost = m.Skipped("it is not counted by step")
     else:
         cost = m.FindingCost(
-            value=waited_a_step(event.waited_us),
-            unit="us/step",
-            what="CPU wait at this line under instrumentation; part is GPU work still running",
-            measured_in=(m.PassName.MEMORY,),
-            samples=len(event.waited_us),
+            waited_a_step(event.waited_us),
+            "us/step",
+            "CPU wait at this line under instrumentation; part is GPU work still running",
+            (m.PassName.MEMORY,),
+            len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
@@ -701,28 +735,33 @@ def _finding(event: Sync) -> m.Finding:
     is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward
     is_note = in_backward or (seldom and not is_dear)
-    fix = "" if is_note else _fix(event)
-    no_fix = "" if fix else _why_no_code(event, is_note=is_note)
-    if seldom and is_note:
-        no_fix = IN_FEW_STEPS if is_log else IN_LONG_STEPS
+    fix = no_fix = ""
+    if not is_note:
+        fix = _fix(event)
+    if seldom and is_note and is_log:
+        no_fix = IN_FEW_STEPS
+    elif seldom and is_note:
+        no_fix = IN_LONG_STEPS
+    elif not fix:
+        no_fix = _why_no_code(event, is_note=is_note)
     return finding(
         rule,
         event,
         message,
         event.identity,
-        level=m.Level.NOTE if is_note else None,
+        is_note=is_note,
         no_fix=no_fix,
         count=max(1, round(event.reads_per_step)),
         library=event.library,
         fix=fix,
         reads=m.Reads(
-            operator=event.operator,
-            events=event.events,
-            in_steps=event.calls,
-            steps=event.steps,
-            chain=event.chain,
-            cause=event.called or cause,
-            is_dear=is_dear,
+            event.operator,
+            event.events,
+            event.calls,
+            event.steps,
+            event.chain,
+            event.called or cause,
+            is_dear,
         ),
         cost=cost,
     )
@@ -736,7 +775,9 @@ def _fix(event: Sync) -> str:
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
     if event.operator == SYNC_DEBUG and event.cause in COPIES:
-        return "" if event.is_loaded else _not_waiting(event)
+        if event.is_loaded:
+            return ""
+        return _not_waiting(event)
     if event.is_used_at_once or event.where != EAGER:
         return ""
     return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
@@ -763,8 +804,9 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
         return PINS
     if event.cause in SIZED and event.expression:
         return OF_SIZES
-    is_check = event.called in CHECKING and f"linalg.{event.called}(" in event.expression
-    return UNCHECKED.format(event.called) if is_check else ""
+    if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
+        return UNCHECKED.format(event.called)
+    return ""
 
 
 def _not_waiting(event: Sync) -> str:
@@ -791,9 +833,10 @@ def _device_of(call: ast.Call) -> ast.expr | None:
     match call:
         case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
             return ast.Constant("cuda")
-        case ast.Call(func=ast.Attribute(attr="to"), args=[to], keywords=[]):
-            is_named = "device" in ast.unparse(to) or isinstance(to, ast.Constant)
-            return to if is_named else None
+        case ast.Call(func=ast.Attribute(attr="to"), args=[to], keywords=[]) if (
+            "device" in ast.unparse(to) or isinstance(to, ast.Constant)
+        ):
+            return to
         case ast.Call(args=[], keywords=[ast.keyword(arg="device", value=to)]):
             return to
     return None
@@ -814,13 +857,15 @@ def _filled(call: ast.Call) -> str:
     """``torch.tensor([0.0], device=d)`` by a kernel that writes the number."""
     if ast.unparse(call.func) not in ("torch.tensor", "torch.as_tensor") or len(call.args) != 1:
         return ""
-    given = ast.literal_eval(call.args[0])
-    numbers = given if isinstance(given, list) else [given]
-    if len(numbers) != 1 or not isinstance(numbers[0], bool | int | float):
-        return ""
-    size = "(1,)" if isinstance(given, list) else "()"
+    match ast.literal_eval(call.args[0]):
+        case list([bool() | int() | float() as number]):
+            size = "(1,)"
+        case bool() | int() | float() as number:
+            size = "()"
+        case _:
+            return ""
     named = "".join(f", {ast.unparse(each)}" for each in call.keywords)
-    return f"torch.full({size}, {numbers[0]!r}{named})  # written on the GPU: nothing is copied"
+    return f"torch.full({size}, {number!r}{named})  # written on the GPU: nothing is copied"
 
 
 def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
@@ -844,11 +889,13 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
             later = f"tensors: use torch.stack({name}).tolist()"
         case _:
             return ""
-    later += f" from line {read_in} on" if read_in else " after the loop"
+    later += clause(" from line ", read_in, " on") or " after the loop"
     appends = isinstance(statement, ast.Expr)
     before, tensor = ast.unparse(kept), _without_reads(kept, ast.dump(read), appends)
+    if ast.dump(read) in ast.dump(tensor):
+        return ""
     code = ast.unparse(statement).replace(before, ast.unparse(tensor))
-    return f"{code}  # {later}" if ast.dump(read) not in ast.dump(tensor) else ""
+    return f"{code}  # {later}"
 
 
 def _without_reads(value: ast.expr, read: str, keeps: bool) -> ast.expr:
@@ -870,7 +917,9 @@ def _without_reads(value: ast.expr, read: str, keeps: bool) -> ast.expr:
     is_owned = isinstance(tensor, ast.Call) and isinstance(
         getattr(tensor.func, "value", None), ast.Attribute | ast.Subscript
     )
-    return _called(tensor, "clone") if keeps and is_owned else tensor
+    if keeps and is_owned:
+        return _called(tensor, "clone")
+    return tensor
 
 
 def _called(value: ast.expr, method: str) -> ast.Call:
@@ -884,15 +933,15 @@ def _often(event: Sync) -> str:
         return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest and len(set(event.reads)) == 1:
-        return "once per step" if each == 1 else f"{each:,} times per step"
-    steps = (
-        f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"
-    )
-    return (
-        f"in {steps} steps"
-        if event.events == event.calls
-        else f"{event.events:,} times in {steps} steps"
-    )
+        if each == 1:
+            return "once per step"
+        return f"{each:,} times per step"
+    steps = f"in {event.steps:,} steps"
+    if event.calls < event.steps:
+        steps = f"in {event.calls:,} of {event.steps:,} steps"
+    if event.events == event.calls:
+        return steps
+    return f"{event.events:,} times {steps}"
 
 
 def waited_a_step(waited_us: Sequence[float]) -> float:

@@ -25,7 +25,7 @@ _OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
 METADATA = "aot_forward_graph_fw_metadata"
 
 
-class RunTensors(m.Model):
+class RunTensors(m.Model, kw_only=False):
     """One run whose MEMORY pass has tensor records."""
 
     run: RunEvidence
@@ -53,10 +53,13 @@ class RunTensors(m.Model):
 
     def named(self, graph: m.WatchedGraph) -> str:
         """The compiled function, or its backward; a library's with the package."""
-        own = self.source.project.holds(graph.file)
         place = self.source.definition(graph.file, graph.first_line, graph.function)
-        name = place.function if own else f"{place.function} in {self.source.package_line(place)}"
-        return f"{name}'s backward" if graph.backward else name
+        name = place.function
+        if not self.source.project.holds(graph.file):
+            name += f" in {self.source.package_line(place)}"
+        if graph.backward:
+            name += "'s backward"
+        return name
 
     @property
     def keeps_results(self) -> bool:
@@ -73,13 +76,15 @@ class RunTensors(m.Model):
         that called it."""
         if self.source.project.holds(graph.file):
             return self.source.definition(graph.file, graph.first_line, graph.function)
-        frames = [frames for one in graph.inputs for held in one.held if (frames := held.frames)]
-        return self.innermost(frames[0]) if frames else None
+        stacks = (held.frames for one in graph.inputs for held in one.held)
+        return self.innermost(next(filter(None, stacks), ()))
 
     def innermost(self, frames: tuple[m.Frame, ...]) -> m.Location | None:
         """The project's line nearest to what happened (these stacks are innermost first)."""
-        own = next((frame for frame in frames if self.source.project.holds(frame.file)), None)
-        return self.source.at(own.file, own.line, own.function) if own else None
+        for frame in frames:
+            if self.source.project.holds(frame.file):
+                return self.source.at(frame.file, frame.line, frame.function)
+        return None
 
     def passing(self, graph: m.WatchedGraph, name: str, held: m.Held) -> tuple[m.Location, ...]:
         """The line that passes a tensor to a graph, first: the call of the compiled function; then
@@ -93,10 +98,12 @@ class RunTensors(m.Model):
                 f for f in frames if f.file != graph.file or user_function(f.function) != function
             )
         caller = self.innermost(frames)
-        bound = () if self.is_argument(graph, name) else self.source.rebound(last_name(name))
-        found = (*([caller] if caller else []), *(place for place in bound if place != caller))
-        definition = self.definition(graph)
-        return found or (() if definition is None else (definition,))
+        found = [caller]
+        if not self.is_argument(graph, name):
+            bound = self.source.rebound(last_name(name))
+            found += [place for place in bound if place != caller]
+        lines = tuple(filter(None, found))
+        return lines or tuple(filter(None, (self.definition(graph),)))
 
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
         """Whether the user gave it: what goes on after a graph break takes the locals of before as
@@ -121,7 +128,9 @@ class RunTensors(m.Model):
         made = any(
             held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held
         )
-        return tensor.name if self.is_users(graph, tensor.name) and not made else ""
+        if made or not self.is_users(graph, tensor.name):
+            return ""
+        return tensor.name
 
     def giver(self, graph: m.WatchedGraph, name: str) -> tuple[m.WatchedGraph, m.GraphInput | None]:
         """The graph of the same function that takes the input of this name before any break."""
@@ -136,19 +145,24 @@ class RunTensors(m.Model):
     def is_argument(self, graph: m.WatchedGraph, name: str) -> bool:
         """Given by the caller, as it is or inside a container."""
         local = _LOCAL.match(name)
-        inside = name[local.end() :] if local else ""
-        return local is not None and local[1] in graph.arguments and "." not in inside
+        if local is None or local[1] not in graph.arguments:
+            return False
+        return "." not in name[local.end() :]
 
     def intent(self, graph: m.WatchedGraph) -> str:
         """What AOTAutograd decided at compile time, before anything ran; empty where the backend
         has none."""
-        compiled = None if graph.backward else self.run.compiler
-        for record in compiled.artifacts(METADATA) if compiled else ():
+        compiled = self.run.compiler
+        if graph.backward or compiled is None:
+            return ""
+        for record in compiled.artifacts(METADATA):
             if compile_id(record.metadata) == graph.compile_id:
                 text = record.payload or ""
                 fixed = STATIC_INDICES.search(text)
                 types = ", ".join(_OUTPUT_TYPE.findall(text)) or "none"
-                at_fixed = " ".join(fixed[1].split()) if fixed and fixed[1] else "none"
+                at_fixed = "none"
+                if fixed and fixed[1]:
+                    at_fixed = " ".join(fixed[1].split())
                 return f"AOTAutograd: outputs are {types}; inputs at fixed addresses: {at_fixed}"
         return ""
 
@@ -156,7 +170,7 @@ class RunTensors(m.Model):
 def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
     """Every run whose MEMORY pass watched tensors."""
     return tuple(
-        RunTensors(run=run, tensors=memory.tensors, steady_from=memory.steady_from)
+        RunTensors(run, memory.tensors, memory.steady_from)
         for run in evidence.runs
         if isinstance(memory := run.record.memory, m.MemoryPass)
         and isinstance(memory.tensors, m.TensorRecords)
@@ -175,7 +189,9 @@ def said(source: str) -> str:
 def last_name(source: str) -> str:
     """The attribute, key or variable that holds the tensor."""
     found = _LAST.search(of_array(source))
-    return next((group for group in found.groups() if group), "") if found else source
+    if found is None:
+        return source
+    return next(filter(None, found.groups()), "")
 
 
 def at(position: str) -> tuple[str, int]:
@@ -283,4 +299,6 @@ def relation(overlap: m.Overlap) -> str:
         return "unknown"
     if not shared:
         return ""
-    return "a view of it" if ours.storage == theirs.storage else "overlapping memory"
+    if ours.storage == theirs.storage:
+        return "a view of it"
+    return "overlapping memory"

@@ -93,14 +93,14 @@ def _loop(
         return
     _, operators, file, loop = min(found, key=lambda each: each[0])
     location = trace.source.at(file, loop.first)
-    frame = compiled.frame
+    function = ""
+    if (frame := compiled.frame) is not None:
+        function = trace.source.definition(frame.file, frame.line, frame.function).function
     yield UnrolledLoop(
         run=trace.run,
         location=location,
         identity="\0".join(trace.source.identity(location)),
-        function=trace.source.definition(frame.file, frame.line, frame.function).function
-        if frame
-        else "",
+        function=function,
         operators=operators,
         of=lines[0].of,
         seconds=compiled.took_us / 1e6,
@@ -117,17 +117,11 @@ def diagnose(event: UnrolledLoop) -> Iterator[m.Finding]:
         f"this loop was unrolled: {event.operators:,} of the {event.of:,} operators of "
         f"{event.function}'s graph come from it; compiling took {took}",
         event.identity,
-        cost=m.FindingCost(
-            value=event.seconds,
-            unit="s",
-            what="to compile the graph",
-            measured_in=measured,
-            samples=1,
-        ),
+        cost=m.FindingCost(event.seconds, "s", "to compile the graph", measured, 1),
         saves=m.Saving(
-            us_per_step=1e6 * event.loop_s,
-            how="the time to compile, by the loop's part of the operators",
-            measured_in=measured,
+            1e6 * event.loop_s,
+            "the time to compile, by the loop's part of the operators",
+            measured,
             per="run",
         ),
     )

@@ -41,16 +41,17 @@ def coverage(
     seen = {(finding.rule, finding.run) for finding in found}
     for run in evidence.runs:
         for rule in rules:
+            status, looked_at, missing = m.CoverageStatus.NOT_SEEN, "", ""
             answer = looked_for(rule, run)
-            looked_at, missing = (
-                ("", answer.reason) if isinstance(answer, m.Skipped) else (answer, "")
-            )
-            status = m.CoverageStatus.NOT_LOOKED_FOR if missing else m.CoverageStatus.NOT_SEEN
+            if isinstance(answer, m.Skipped):
+                status, missing = m.CoverageStatus.NOT_LOOKED_FOR, answer.reason
+            else:
+                looked_at = answer
             if not seen.isdisjoint(((rule.id, run.key), (rule.id, None))):
                 status = m.CoverageStatus.SEEN
             rows.setdefault((run.key, status, looked_at, missing), []).append(rule.id)
     return tuple(
-        m.Coverage(run=run, rules=tuple(ids), status=status, looked_at=looked_at, missing=missing)
+        m.Coverage(run, tuple(ids), status, looked_at, missing)
         for (run, status, looked_at, missing), ids in rows.items()
     )
 
@@ -72,13 +73,14 @@ def looked_for(rule: m.Rule, run: RunEvidence) -> Answer:
 # ---------------------------------------------------------------- COMPILE
 
 
+@m.skippable
 def _compiled(run: RunEvidence) -> Answer:
-    compiled = run.record.compile
-    if isinstance(compiled, m.Skipped):
-        return compiled
+    compiled = m.known(run.record.compile)
     if why := next(_not_recorded(run.record, compiled), ""):
         return m.Skipped(why)
-    return f"COMPILE, {plural(compiled.made, 'call')}" if compiled.made else "COMPILE"
+    if not compiled.made:
+        return "COMPILE"
+    return f"COMPILE, {plural(compiled.made, 'call')}"
 
 
 def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]:
@@ -95,12 +97,11 @@ def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]
         yield f"{record.records.left_out:,} records of the compiler exceed the limit"
 
 
+@m.skippable
 def _steady_calls(run: RunEvidence) -> Answer:
     """Where no call was told from another every recompile is seen, and which came after warm-up is
     not known."""
-    compiled, script = run.record.compile, run.record.script
-    if isinstance(compiled, m.Skipped):
-        return compiled
+    compiled, script = m.known(run.record.compile), run.record.script
     if (script is not None and not script.counted) or compiled.made > compiled.steady_from:
         return ""
     steps = plural(compiled.made, "step")
@@ -119,37 +120,36 @@ def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
     """COMPILE with one hook or log of torch's besides its records."""
 
     def captured(run: RunEvidence) -> Answer:
-        compiled = run.record.compile
-        lacking = () if isinstance(compiled, m.Skipped) else compiled.capture_unavailable
-        lost = next((one for one in lacking if one.capture == name), None)
-        return run.once(_compiled) if lost is None else m.Skipped(lost.words)
+        for lost in m.known(run.record.compile).capture_unavailable:
+            if lost.capture == name:
+                return m.Skipped(lost.words)
+        return run.once(_compiled)
 
-    return captured
+    return m.skippable(captured)
 
 
+@m.skippable
 def _compiled_calls(run: RunEvidence) -> Answer:
-    records = run.record.records
-    if isinstance(records, m.Skipped):
-        return records
-    counted = runs_eagerly.counted_calls(run.key, records)
-    return counted if isinstance(counted, m.Skipped) else run.once(_compiled)
+    m.known(runs_eagerly.counted_calls(run.key, m.known(run.record.records)))
+    return run.once(_compiled)
 
 
-def _backend(run: RunEvidence, without: str, *names: str) -> Answer:
-    """``names``: the backends in place of Inductor's of which ``without`` is true."""
+def _generated_code(run: RunEvidence) -> Answer:
     backend = run.whole.recording.header.options.backend
-    return m.Skipped(f"backend {backend} {without}") if backend in names else ""
+    if backend in ("eager", "aot_eager"):
+        return m.Skipped(f"backend {backend} generates no code")
+    return ""
 
 
 # ---------------------------------------------------------------- TIMING, TRACE
 
 
+@m.skippable
 def _timing(run: RunEvidence) -> Answer:
-    timing = run.record.timing
-    if isinstance(timing, m.Skipped):
-        return timing
-    samples = sum(map(len, timing.step_us))
-    return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped("TIMING has no step")
+    samples = sum(map(len, m.known(run.record.timing).step_us))
+    if not samples:
+        return m.Skipped("TIMING has no step")
+    return f"TIMING, {plural(samples, 'step')}"
 
 
 def _loader_clock(run: RunEvidence) -> Answer:
@@ -161,19 +161,17 @@ def _loader_clock(run: RunEvidence) -> Answer:
 
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
     def answer(run: RunEvidence) -> Answer:
-        traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
-        if isinstance(traced, m.Skipped):
-            return traced
-        return m.Skipped(why) if why else f"TRACE, {traced.extent.words}"
+        traced = m.known(run.once(traced_steps))
+        if why := run.once(_not_in_trace).get(witness):
+            return m.Skipped(why)
+        return f"TRACE, {traced.extent.words}"
 
-    return answer
+    return m.skippable(answer)
 
 
 def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
-    """Say of each thing that TRACE lacks why a rule has to have it."""
-    traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped):
-        return {}
+    """Say of each thing that TRACE lacks why a rule has to have it. Only of a run that has one."""
+    traced = m.known(run.once(traced_steps))
     lacking: dict[m.Witness, str] = {}
     if not traced.columns.of_category("cpu_op").any():
         lacking[m.Witness.OPERATORS] = "the trace has no operators of the CPU"
@@ -181,8 +179,7 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
         lacking[m.Witness.LAUNCHES] = "the trace has no CUDA runtime or driver calls"
     if not traced.extent.steps:
         lacking[m.Witness.STEPS] = "no steps are marked in the trace"
-    trace = run.record.trace
-    if isinstance(trace, m.Skipped) or trace.host_lines is None:
+    if m.known(run.record.trace).host_lines is None:
         lacking[m.Witness.HOST_LINES] = "the lines of the CPU were not sampled"
     if not any(file.text for file in run.source.own.values()):
         lacking[m.Witness.OWN_FILES] = "the text of the program's files was not recorded"
@@ -206,19 +203,17 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
 # ---------------------------------------------------------------- MEMORY
 
 
+@m.skippable
 def _watched(run: RunEvidence, capture: str, part: str) -> Answer:
     """Half of the hooks, or half of the records, would show too few."""
-    memory = run.record.memory
-    if isinstance(memory, m.Skipped):
-        return memory
-    if lost := next((one for one in memory.capture_unavailable if one.capture == capture), None):
-        return m.Skipped(lost.words)
-    steps, records = plural(len(memory.step_us), "step"), getattr(memory, part)
+    memory = m.known(run.record.memory)
+    for lost in memory.capture_unavailable:
+        if lost.capture == capture:
+            return m.Skipped(lost.words)
     if len(memory.step_us) <= memory.steady_from:
+        steps = plural(len(memory.step_us), "step")
         return m.Skipped(f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
-    if isinstance(records, m.Skipped):
-        return records
-    if left_out := getattr(records, "left_out", 0):
+    if left_out := getattr(m.known(getattr(memory, part)), "left_out", 0):
         return m.Skipped(f"{left_out:,} {part} are beyond what MEMORY keeps")
     return f"MEMORY, {plural(len(memory.step_us) - memory.steady_from, 'step')}"
 
@@ -226,9 +221,10 @@ def _watched(run: RunEvidence, capture: str, part: str) -> Answer:
 def _tensors(run: RunEvidence) -> Answer:
     memory, compiled = run.record.memory, run.record.compile
     compiles = isinstance(compiled, m.CompilePass) and bool(compiled.compilations)
-    tensors = memory if isinstance(memory, m.Skipped) else memory.tensors
-    if compiles and isinstance(tensors, m.TensorRecords) and not tensors.graphs:
-        return m.Skipped("no compiled graph ran while MEMORY watched")
+    if compiles and isinstance(memory, m.MemoryPass):
+        tensors = memory.tensors
+        if isinstance(tensors, m.TensorRecords) and not tensors.graphs:
+            return m.Skipped("no compiled graph ran while MEMORY watched")
     return _watched(run, TENSOR_PROBE, "tensors")
 
 
@@ -241,20 +237,36 @@ def _handmade_graphs(run: RunEvidence) -> Answer:
 # ---------------------------------------------------------------- results and times
 
 
+@m.skippable
 def _results(run: RunEvidence) -> Answer:
-    agreement = run.whole.recording.agreement
-    if isinstance(agreement, m.Skipped):
-        return agreement
+    agreement = m.known(run.whole.recording.agreement)
     others = dict(agreement.runs)
-    mine = others.pop(run.key, m.Skipped("this run was left out when results were compared"))
-    if isinstance(mine, m.Skipped):
-        return mine
+    left_out = m.Skipped("this run was left out when results were compared")
+    mine = m.known(others.pop(run.key, left_out))
     compared = bool(mine.compared)
     if run.key == agreement.baseline:
         compared = any(isinstance(one, m.RunAgreement) and one.compared for one in others.values())
     if not compared and not mine.reference_compared:
         return m.Skipped("there was no other result")
     return f"{plural(max(mine.compared, mine.reference_compared), 'result')} compared"
+
+
+@m.skippable
+def _evaluation(run: RunEvidence) -> Answer:
+    m.known(run.record.evaluation)
+    return "a whole evaluation"
+
+
+def _cpu(run: RunEvidence) -> Answer:
+    if run.whole.device == "cuda":
+        return m.Skipped("this is a GPU run")
+    return ""
+
+
+def _cuda(run: RunEvidence) -> Answer:
+    if run.whole.device == "cuda":
+        return ""
+    return m.Skipped("this is a CPU run")
 
 
 @m.skippable
@@ -273,7 +285,7 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.CALLS: _calls,
     **{witness: _capture(witness) for witness in CAPTURES},
     m.Witness.COMPILED_CALLS: _compiled_calls,
-    m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
+    m.Witness.GENERATED_CODE: _generated_code,
     m.Witness.TIMING: _timing,
     m.Witness.LOADER_CLOCK: _loader_clock,
     **{witness: _in_trace(witness) for witness in IN_TRACE},
@@ -281,14 +293,8 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.HANDMADE_GRAPHS: _handmade_graphs,
     m.Witness.TENSORS: _tensors,
     m.Witness.RESULTS: _results,
-    m.Witness.EVALUATION: lambda run: (
-        run.record.evaluation
-        if isinstance(run.record.evaluation, m.Skipped)
-        else "a whole evaluation"
-    ),
+    m.Witness.EVALUATION: _evaluation,
     m.Witness.EAGER_TIMES: _eager_times,
-    m.Witness.CPU: lambda run: m.Skipped("this is a GPU run") if run.whole.device == "cuda" else "",
-    m.Witness.CUDA: lambda run: (
-        "" if run.whole.device == "cuda" else m.Skipped("this is a CPU run")
-    ),
+    m.Witness.CPU: _cpu,
+    m.Witness.CUDA: _cuda,
 }

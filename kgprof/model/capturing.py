@@ -195,7 +195,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-class CaptureAdvice(Tagged, tag="advice"):
+class CaptureAdvice(Tagged, tag="advice", kw_only=False):
     case: str  # the case that it follows
     summary: str  # "Capture the default-compiled function yourself."
     code: str

@@ -74,7 +74,7 @@ class FindingStatus(StrEnum):
     NOT_LOOKED_FOR = "not looked for"  # on the other side
 
 
-class Change(Model):
+class Change(Model, kw_only=False):
     """One row of a TraceDifference, per step."""
 
     name: str

@@ -70,7 +70,7 @@ class CoverageStatus(StrEnum):
     NOT_LOOKED_FOR = "could not be seen"
 
 
-class Coverage(Model):
+class Coverage(Model, kw_only=False):
     """Rules that have one answer in one run. Each rule has one in each run."""
 
     run: RunKey
@@ -175,7 +175,7 @@ class PackageLine(Model):
 _OF_A_BACKEND = "Backend compiler exception"  # GB0219: the explanation alone names what raised
 
 
-class TorchCause(Model):
+class TorchCause(Model, kw_only=False):
     """Why torch could not go on, in its own words."""
 
     kind: str  # "Failed to trace builtin operator"
@@ -203,7 +203,7 @@ class TorchCause(Model):
         return f"{self.kind} ({self.gb_id})" if self.gb_id else f"{self.kind}{announced}"
 
 
-class Folded(Model):
+class Folded(Model, kw_only=False):
     """How kgprof once told all that a line of the project leads to, as one finding: entries written
     then still hold."""
 
@@ -211,7 +211,7 @@ class Folded(Model):
     into_fallen: bool  # a frame fell back there, and breaks of other frames were told with it
 
 
-class Refusal(Model):
+class Refusal(Model, kw_only=False):
     """What torch refused to trace, and the way there from the project's line, which is the
     finding's location."""
 
@@ -224,7 +224,7 @@ class Refusal(Model):
     intended: bool = False  # torch's own source breaks the graph here on purpose
 
 
-class Reads(Model):
+class Reads(Model, kw_only=False):
     """How a line reads from the device, or waits for it, and how often after warm-up."""
 
     # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize"; in compiled code "item", "cond"
@@ -238,7 +238,7 @@ class Reads(Model):
     is_dear: bool = False  # takes a large part of the time of all steps, many times in a few
 
 
-class FindingCost(Tagged, tag="cost"):
+class FindingCost(Tagged, tag="cost", kw_only=False):
     """What a finding was measured to cost, and where."""
 
     value: float
@@ -259,7 +259,7 @@ class FindingCost(Tagged, tag="cost"):
 MEAN_STEP = "mean step"
 
 
-class Saving(Tagged):
+class Saving(Tagged, kw_only=False):
     """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
 
     us_per_step: float
@@ -354,7 +354,7 @@ class PracticeStatus(StrEnum):
     NOT_OBSERVED = "not observed"
 
 
-class ChecklistItem(Model):
+class ChecklistItem(Model, kw_only=False):
     """One practice that torch.compile rewards, looked at on this program."""
 
     id: str  # "static-shapes"; never reused
@@ -416,7 +416,7 @@ class BudgetCheck(Model):
     status: BudgetStatus
 
 
-class AcceptedFinding(Model):
+class AcceptedFinding(Model, kw_only=False):
     """What became of one entry of the file of accepted findings."""
 
     rule: str

@@ -90,7 +90,7 @@ class CompileStages(Tagged, tag="stages"):
     caching_s: float  # making cache keys, reading and loading what they lead to
 
 
-class Compilation(Model):
+class Compilation(Model, kw_only=False):
     """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""
 
     compile_id: str  # "0/1", "" when torch gave none

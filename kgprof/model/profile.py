@@ -79,7 +79,7 @@ class RecompileEntry(Model):
     library: PackageLine | None = None  # its def, where it is a library's
 
 
-class CacheTally(Model):
+class CacheTally(Model, kw_only=False):
     """Looks into one of the compilers' caches, by what came of them."""
 
     cache: str  # "FX graph cache", "AOTAutograd cache"
@@ -153,7 +153,7 @@ class MemorySummary(Tagged):
     reads: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class LogExcerpt(Model):
+class LogExcerpt(Model, kw_only=False):
     text: str
     left_out_bytes: int
 

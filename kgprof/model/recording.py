@@ -406,7 +406,7 @@ class Budget(Model, kw_only=False):
     origin: str  # where it was written: "--max", "pyproject.toml", "default"
 
 
-class AcceptedEntry(Model):
+class AcceptedEntry(Model, kw_only=False):
     """One accepted finding as its file has it (kgprof.collectors.accepted)."""
 
     rule: str

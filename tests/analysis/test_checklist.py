@@ -533,7 +533,7 @@ def test_a_read_is_judged_by_its_trade_off(
 
 
 def copies(kernels: float, buffers: int, dtypes: int = 1) -> BufferCopies:
-    cost = CopyCost(kernels=kernels, duration_us=10.0, share=0.05, measured_in=PassName.TRACE)
+    cost = CopyCost(kernels=kernels, share=0.05)
     return BufferCopies(
         run=RunKey(strategy="step", mode="default"),
         copied=tuple(f"b{number}" for number in range(buffers)),
