@@ -27,7 +27,7 @@ from kgprof.analysis.whole_run import whole_run
 from kgprof.collectors import accepted, caches, input_pipeline, syncs, witnesses
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
-from kgprof.collectors.recompiles import ledger
+from kgprof.collectors.recompile_ledger import ledger
 from kgprof.collectors.runs_eagerly import calls_of_compiled
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures import (

@@ -35,6 +35,8 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
+from kgprof.collectors.recompile_causes import Recompile
+from kgprof.collectors.recompiled_functions import RecompiledFunction
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
 from kgprof.collectors.tensor_facts import RunTensors, run_tensors, said
 from kgprof.reading import launches
@@ -481,13 +483,13 @@ def _in_compiled(
     return Answer(f"{passed} in {_named(seen.compiled)}", unseen, against, failed)
 
 
-def _is_for_a_size(recompile: recompiles.Recompile) -> bool:
+def _is_for_a_size(recompile: Recompile) -> bool:
     return recompile.guard.kind in ("size", "stride", "rank")
 
 
-def _goes_on_for_a_size(event: recompiles.RecompiledFunction) -> bool:
+def _goes_on_for_a_size(event: RecompiledFunction) -> bool:
     """Whether the finding of a function that compiles again and again is about its sizes."""
-    if event.every_value_new or event.limit_call is not None or not event.calls_known:
+    if event.every_value_new or event.limit is not None or not event.calls_known:
         return True
     steady = filter(event.is_steady, event.recompiles)
     return any(_is_for_a_size(each) and not each.once for each in steady)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.guard_rejections import rejections
 from kgprof.collectors.host_code import HOST_CODE
-from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.structured_trace import RunTrace

@@ -6,6 +6,8 @@ from collections import defaultdict
 
 from kgprof import model as m
 from kgprof.collectors import recompiles, unrolled_loops
+from kgprof.collectors.compilations_by_function import is_recompile
+from kgprof.collectors.recompiled_functions import known_s
 from kgprof.measures.paid_once import PaidOnce, paid_once
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -61,7 +63,7 @@ def _is_again(trace: RunTrace, compiled: Compiled) -> bool:
     if compiled.first_since_reset:
         before = (each.frame for each in trace.compiled if each.resets < compiled.resets)
         return compiled.frame in before
-    if not recompiles.is_recompile(compiled):
+    if not is_recompile(compiled):
         return False
     called = compiled_callables.of_compilation(trace, compiled)
     if called is None or not called.module:
@@ -99,6 +101,6 @@ def _again_at(evidence: Evidence, run: m.RunKey, again_us: float) -> m.Location 
             place = event.location
             if event.is_of_library:
                 place = made.call_site
-            took_s[place] += sum(recompiles.known_s([made]))
+            took_s[place] += sum(known_s([made]))
     all_s = max(sum(took_s.values()), again_us / 1e6)
     return next((place for place, seconds in took_s.items() if 2 * seconds > all_s), None)

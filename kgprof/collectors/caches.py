@@ -5,9 +5,9 @@ import itertools
 import re
 
 from kgprof import model as m
+from kgprof.collectors.compilations_by_function import library_function, place_of
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
-from kgprof.collectors.recompiles import library_function, place_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.files import json_object
 from kgprof.reading.structured_trace import compile_id

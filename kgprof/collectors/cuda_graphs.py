@@ -20,10 +20,10 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
+from kgprof.collectors.compilations_by_function import place_of
 from kgprof.collectors.event import Details, Event, finding, of_each
 from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.graph_sizes import GraphSizes, graph_sizes, inputs
-from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.tensor_facts import last_name, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence

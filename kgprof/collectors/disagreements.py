@@ -23,10 +23,12 @@ from statistics import median
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, recompiles, syncs
+from kgprof.collectors import cuda_graphs, syncs
+from kgprof.collectors.compilations_by_function import place_of
 from kgprof.collectors.cuda_graphs import CudaGraphs
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.graph_breaks import break_records
+from kgprof.collectors.guard_rejections import ARTIFACT
 from kgprof.collectors.syncs import READ, Sync, called_function
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -102,7 +104,7 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
         return
     if FRAMES not in lacking:
         yield from _breaks(trace)
-    reasons = {compile_id(record.metadata) for record in trace.artifacts(recompiles.ARTIFACT)}
+    reasons = {compile_id(record.metadata) for record in trace.artifacts(ARTIFACT)}
     failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
     frames = {row.compile_id for row in trace.all.frames if row.compile_id}
     first = {compiled.compile_id for compiled in trace.compiled if compiled.after_failures}
@@ -133,7 +135,7 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
         for name in sorted(traced ^ hooked):
             location = None
             if compiled := trace.compilation(name, trace.calls):
-                location = recompiles.place_of(trace, compiled)
+                location = place_of(trace, compiled)
             witness, silent = other, TRACE
             if name in traced:
                 witness, silent = TRACE, other

@@ -39,6 +39,11 @@ class Guard(m.Model):
     is_held: bool = False
     variable: str = ""  # the variable behind a closure's cell: "w", "options.scale"
 
+    @property
+    def subject(self) -> tuple[str, str, int | None]:
+        """What it is about, whatever was expected of it."""
+        return self.kind, self.source, self.dimension
+
 
 # Backend components of a dispatch key set: which of them it holds tells the device.
 _BACKENDS = frozenset(

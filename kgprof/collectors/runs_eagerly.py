@@ -13,6 +13,7 @@ from kgprof.collectors import recompiles, skipped_frames
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import BreakRecord, break_records, numbered
+from kgprof.collectors.recompile_limit import reached_limit
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import RunTrace
@@ -193,7 +194,7 @@ def _cause(
     for stance, calls in called.stances.items():
         if any(call >= since for call in calls):
             return _stance(trace, called, stance)
-    if called.compiled_before or recompiles.reached_limit(trace, called):
+    if called.compiled_before or reached_limit(trace, called):
         return None
     if compiled_callables.ran_a_graph(called):
         return _skipped(trace, called, of=_FAULTS) or _emptied(trace, called)

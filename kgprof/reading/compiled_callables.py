@@ -8,7 +8,7 @@ which module it was.
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.reading.structured_trace import Compiled, RunTrace
@@ -42,11 +42,10 @@ def begins_with(trace: RunTrace, compiled: Compiled) -> bool:
     return compiled.call in (own[:warmup] if len(own) > warmup else own[:1])
 
 
-def in_turn(trace: RunTrace, compiled: Iterable[Compiled]) -> bool:
-    """Whether these compilations are of several callables, each of which is called no more once
-    the next one is: the models of a search, one after the other."""
-    owners = (of_compilation(trace, each) for each in compiled)
-    by_number = {each.number: each for each in owners if each and each.module and each.calls}
+def in_turn(these: Iterable[m.CompiledCallable]) -> bool:
+    """Whether these are several, each of which is called no more once the next one is: the models
+    of a search, one after the other."""
+    by_number = {each.number: each for each in these if each.module and each.calls}
     spans = sorted((min(each.calls), max(each.calls)) for each in by_number.values())
     return len(spans) > 2 and all(
         before[1] < after[0] for before, after in itertools.pairwise(spans)
@@ -67,14 +66,14 @@ def _key(line: m.SourceLine) -> tuple[str, int, str]:
 
 def eager_calls(called: m.CompiledCallable, since: int) -> int:
     """Calls that ran no compiled graph, from a call of the workload on."""
-    return _since(called.eager, since)
+    return counted_since(called.eager, since)
 
 
 def calls(called: m.CompiledCallable, since: int) -> int:
-    return _since(called.calls, since)
+    return counted_since(called.calls, since)
 
 
-def _since(counts: dict[int, int], since: int) -> int:
+def counted_since(counts: Mapping[int, int], since: int) -> int:
     return sum(count for call, count in counts.items() if call >= since)
 
 

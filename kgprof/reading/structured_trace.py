@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from kgprof import model as m
-from kgprof.reading.source_text import SourceText
+from kgprof.reading.source_text import SourceText, is_resumed
 
 # torch's record of a size or number that it could vary and made a constant of
 SPECIALIZED = "symbolic_shape_specialization"
@@ -45,6 +45,11 @@ class Compiled:
     def frame_id(self) -> str:
         """The same for every compilation of one code object."""
         return frame_id(self.compile_id)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it is of what goes on behind a graph break."""
+        return self.frame is not None and is_resumed(self.frame.function)
 
     @property
     def failed(self) -> bool:

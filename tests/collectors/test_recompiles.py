@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from kgprof.collectors import recompiles
+from kgprof.collectors import recompile_ledger, recompiles
+from kgprof.collectors.guard_rejections import reasons, rejections
 from kgprof.collectors.guard_text import Guard, parse
 from kgprof.collectors.guard_words import in_words
-from kgprof.collectors.recompiles import Recompile, RecompiledFunction
+from kgprof.collectors.recompile_causes import Recompile
+from kgprof.collectors.recompile_limit import LimitReached, modules_with_room
+from kgprof.collectors.recompiled_functions import RecompiledFunction
 from kgprof.model import (
     CompiledCallable,
     Finding,
@@ -70,6 +73,12 @@ def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
     return recompiles.diagnose(collected(*lines, **fields))
 
 
+def limit_of(*lines: Any, **fields: Any) -> LimitReached:
+    (found,) = collected(*lines, **fields)
+    assert found.limit is not None
+    return found.limit
+
+
 def rules(*lines: Any, **fields: Any) -> list[tuple[str, Level]]:
     return [(finding.rule, finding.level) for finding in diagnosed(*lines, **fields)]
 
@@ -116,9 +125,6 @@ def test_a_recompile_knows_its_guard_its_caller_and_its_price() -> None:
             ),
         ),
         steady_from=3,
-        limit_call=None,
-        limit_guard=None,
-        eager_calls=0,
         every_value_new=False,
         identity=found.identity,
     )
@@ -659,7 +665,8 @@ def test_what_came_is_known_from_what_was_rejected_next() -> None:
 def test_the_limit_is_reached_and_silence_is_counted() -> None:
     (found,) = collected(*to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2"))
 
-    assert (found.limit_call, found.eager_calls, found.every_value_new) == (8, 12, False)
+    assert found.limit is not None
+    assert (found.limit.call, found.limit.eager_calls, found.every_value_new) == (8, 12, False)
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
     assert finding.message.endswith(
@@ -683,14 +690,14 @@ def test_a_recompile_that_the_program_makes_an_error_reaches_no_limit() -> None:
 
     events = collected(*lines, written.record("0/2", 4, compilation_metrics=refused), raised)
 
-    assert all(event.limit_call is None for event in events)
+    assert all(event.limit is None for event in events)
 
 
 def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
     lines = to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2")
     revisited = [ran("0/0", 9, 11, 13)]  # the first entry's value comes back
 
-    (found,) = collected(*lines, *revisited)
+    found = limit_of(*lines, *revisited)
 
     assert found.eager_calls == 9
 
@@ -699,7 +706,7 @@ def test_a_call_that_loses_some_of_its_runs_counts_once() -> None:
     twice = [written.GraphRuns(compile_id="0/0", runs={0: 2, 1: 2, 2: 1, 4: 1})]
     lines = [*compiled("0/0", STEP), *twice, *to_the_limit(2, limit=3, reason="n == 1")[3:]]
 
-    (found,) = collected(*lines, calls=5)
+    found = limit_of(*lines, calls=5)
 
     assert found.eager_calls == 2
 
@@ -708,7 +715,7 @@ def test_nothing_is_counted_of_a_part_that_not_every_call_reaches() -> None:
     limited = to_the_limit(2, limit=3, reason="n == 1")
     lines = [line for line in limited if not isinstance(line, written.GraphRuns)]
 
-    (found,) = collected(*lines, written.GraphRuns(compile_id="0/0", runs={0: 1, 2: 1}), calls=5)
+    found = limit_of(*lines, written.GraphRuns(compile_id="0/0", runs={0: 1, 2: 1}), calls=5)
 
     assert found.eager_calls == Skipped(reason="it does not run in every call")
 
@@ -720,10 +727,10 @@ def test_without_counted_graphs_silence_is_not_observed() -> None:
         if not isinstance(line, written.GraphRuns)
     ]
 
-    (found,) = collected(*lines)
+    found = limit_of(*lines)
 
     assert found.eager_calls == Skipped(reason="no graph of it was counted")
-    (finding,) = recompiles.diagnose((found,))
+    (finding,) = diagnosed(*lines)
     assert finding.message.endswith(
         "torch's limit was reached in step 4; how often it ran eagerly since then is not known"
     )
@@ -940,7 +947,7 @@ def test_room_is_for_modules_that_come_again(rounds: int, entries: int) -> None:
         for number in range(11)
     ]
 
-    assert recompiles._one_entry_each(modules, 8) == entries
+    assert modules_with_room(modules, 8) == entries
 
 
 def test_values_that_come_again_after_the_limit_were_not_new_in_every_call() -> None:
@@ -1240,7 +1247,7 @@ def test_a_recompile_without_a_reason_says_so() -> None:
 def test_reasons_are_read_whether_they_are_json_or_not(
     payload: str, expected: tuple[str, ...]
 ) -> None:
-    assert recompiles.reasons(payload) == expected
+    assert reasons(payload) == expected
 
 
 def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
@@ -1406,8 +1413,8 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
         for n in range(4)
     ]
 
-    (counted,) = collected(*lines, *layers)
-    (unknown,) = collected(*lines)
+    counted = limit_of(*lines, *layers)
+    unknown = limit_of(*lines)
 
     assert (counted.eager_calls, counted.calls_since, counted.eager_names) == (
         20,
@@ -1439,10 +1446,10 @@ def test_no_limit_is_enough_for_modules_that_each_call_makes_anew() -> None:
         for n in range(4)
     ]
 
-    (found,) = collected(*lines, *layers)
+    found = limit_of(*lines, *layers)
 
     assert found.eager_calls == 3
-    assert found.modules_of_code == 0
+    assert found.modules == 0
 
 
 def test_calls_under_a_stance_are_not_the_limits() -> None:
@@ -1450,7 +1457,7 @@ def test_calls_under_a_stance_are_not_the_limits() -> None:
     late = dict.fromkeys(range(15, 20), 1)
     own = written.called(STEP, *range(10, 20), stances={"force_eager": late})
 
-    (found,) = collected(*lines, own)
+    found = limit_of(*lines, own)
 
     assert (found.eager_calls, found.calls_since) == (5, 10)
 
@@ -1461,7 +1468,7 @@ def test_calls_before_the_limit_that_made_no_graph_are_not_of_the_limit() -> Non
     own = written.called(STEP, *range(20))
     lines = to_the_limit(2, 4, 6, limit=16, reason="len(xs) == 2")
 
-    (found,) = collected(*lines, own)
+    found = limit_of(*lines, own)
 
     assert (found.eager_calls, found.calls_since) == (4, 4)
 
@@ -1517,7 +1524,7 @@ def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
 
 def ledger(*lines: Any, **fields: Any) -> list[RecompileEntry]:
     traces = Evidence(written.recording(*lines, **fields)).compilers
-    return [entry for trace in traces for entry in recompiles.ledger(trace)]
+    return [entry for trace in traces for entry in recompile_ledger.ledger(trace)]
 
 
 def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:
@@ -1615,7 +1622,7 @@ def test_the_words_say_what_happened_without_torchs_own_names(text: str, words: 
 
 
 def test_a_condition_is_no_value_that_came() -> None:
-    guards = recompiles.rejections(
+    guards = rejections(
         Evidence(
             written.recording(
                 written.rejected("0/1", "0/0: x.size()[2] == x.size()[1]", call=1),
@@ -1638,7 +1645,7 @@ def test_a_text_with_a_relation_in_it_is_a_value() -> None:
         )
     ).compilers
 
-    (guard,) = recompiles.rejections(evidence)["0/1"]
+    (guard,) = rejections(evidence)["0/1"]
 
     assert (guard.expected, guard.actual) == ("'a < b'", "'b == c'")
 

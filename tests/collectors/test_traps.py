@@ -22,6 +22,7 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 
 from kgprof import collectors
 from kgprof.collectors import caches, compilations, cuda_graphs, recompiles
+from kgprof.collectors.guard_rejections import ARTIFACT
 from kgprof.measures import kernels
 from kgprof.model import (
     Compilation,
@@ -231,7 +232,7 @@ def test_7_one_reason_is_bare_text_and_several_are_json(tmp_path: Path) -> None:
 
     trace = Evidence(recording).runs[0].compiler
     assert trace is not None
-    one, several = [record.payload or "" for record in trace.artifacts(recompiles.ARTIFACT)]
+    one, several = [record.payload or "" for record in trace.artifacts(ARTIFACT)]
     with pytest.raises(json.JSONDecodeError):
         json.loads(one)
     assert isinstance(json.loads(several), list)

@@ -17,7 +17,7 @@ from kgprof.collectors import (
     recompiles,
     skipped_frames,
 )
-from kgprof.collectors.recompiles import RecompiledFunction
+from kgprof.collectors.recompiled_functions import RecompiledFunction
 from kgprof.model import Level, Location, Recording, RunKey, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.corpus.truth import CORPUS, NOTE, Mark
@@ -78,15 +78,15 @@ def _recompiled(function: RecompiledFunction) -> Iterator[Found]:
         before = [each for each in function.recompiles if not function.is_steady(each)]
         chosen = function.recompiles if finding.rule != "KGP103" else steady
         chosen = before if is_note else chosen
-        eager = function.eager_calls
+        limit = function.limit
         yield Found(
             rule=NOTE if is_note else finding.rule,
             **_place(function.location),
             guards=tuple(sorted({recompile.guard.kind for recompile in chosen})),
             calls=tuple(sorted({recompile.call for recompile in chosen})),
             eager_calls=None
-            if isinstance(eager, Skipped) or function.limit_call is None
-            else eager,
+            if limit is None or isinstance(limit.eager_calls, Skipped)
+            else limit.eager_calls,
         )
 
 

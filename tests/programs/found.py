@@ -16,6 +16,7 @@ from typing import TypeVar
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames, syncs
 from kgprof.collectors.compilations import COMPILE_FAILED
+from kgprof.collectors.recompiled_functions import RecompiledFunction
 from kgprof.reading.evidence import Evidence
 from tests.programs.truth import OFTEN, SCRIPTS, Break, Program, Recompiled, Site
 
@@ -138,7 +139,7 @@ def recompiled(program: Program, recording: m.Recording, findings: Iterable[m.Fi
 def _is_recompiled(
     truth: Recompiled,
     finding: m.Finding,
-    events: Sequence[recompiles.RecompiledFunction],
+    events: Sequence[RecompiledFunction],
     guards: dict[object, set[frozenset[str]]],
 ) -> bool:
     """The function is named with its file; one that converged is a note, and one that torch gave up
