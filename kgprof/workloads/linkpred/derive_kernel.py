@@ -11,8 +11,8 @@ A program derives one state. A block of ``PLACES`` numbers has one for each fact
 each child. ``atoms`` are the predicates, the first and the second arguments of a state. A
 ``renaming`` is two replacements of terms, one after the other: old, new, old, new.
 
-Triton compiles these functions: their values have no types of Python's, only the tuples have
-(level_layout.py).
+Triton compiles these functions: their values have no types of Python's, only the tuples that a
+kernel gets have (level_layout.py).
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ import triton.language as tl
 from triton.language import constexpr, int32, int64
 
 from kgprof.workloads.linkpred import graph, level_layout
-from kgprof.workloads.linkpred.level_layout import Fields, Graph, Patterns, Sizes, Table
+from kgprof.workloads.linkpred.level_layout import Graph, Sizes, Table
 
 jit: Callable[..., Callable[..., Any]] = triton.jit
 next_power_of_2 = triton.next_power_of_2
@@ -45,10 +45,10 @@ def derive(
     atoms, chosen = select(key, knowledge, sizes)
     goal = atom_at(atoms, chosen)
     place = tl.arange(0, sizes.PLACES)
-    matches, is_rule, row, head, unseen = match(goal, own, place, knowledge, sizes)
+    matches, is_rule, column, head, unseen = match(goal, own, place, knowledge, sizes)
     unified, renaming = unify(goal, head, matches, knowledge.constants)
-    bodies = (is_rule, row, renaming)
-    packed, size = resolve(unified, bodies, atoms, chosen, own, knowledge, sizes)
+    body = (is_rule, column, renaming)
+    packed, size = resolve(unified, body, atoms, chosen, own, knowledge, sizes)
     valid = unified & (size <= sizes.ATOMS)
     found = list_new(packed, valid, size, key, place, knowledge.most, sizes)
     real, rank, total, kept, packed = found
@@ -74,7 +74,7 @@ def derive(
 
 
 @jit
-def read_field(key, fields: Fields, field, mask):
+def read_field(key, fields, field, mask):
     """Read a field of packed states."""
     word = tl.load(fields.words + field)
     packed = tl.load(key + word, mask, 0)
@@ -84,7 +84,7 @@ def read_field(key, fields: Fields, field, mask):
 
 
 @jit
-def write_field(packed, fields: Fields, field, value, mask):
+def write_field(packed, fields, field, value, mask):
     """Write a field of packed states."""
     words = tl.load(fields.words + field, mask, 0)
     shifted = value.to(int64) << tl.load(fields.shifts + field, mask, 0)
@@ -96,7 +96,7 @@ def write_field(packed, fields: Fields, field, value, mask):
 @jit
 def word_of(packed, w):
     word = tl.arange(0, packed.shape[1])
-    return tl.sum(tl.where(word[None, :] == w, packed, 0), 1)
+    return sum_of(word[None, :] == w, packed, 1)
 
 
 @jit
@@ -117,17 +117,19 @@ def atom_at(atoms, place):
     """Take one atom of a state."""
     predicates, firsts, seconds = atoms
     here = tl.arange(0, predicates.shape[0]) == place
-    predicate = tl.sum(tl.where(here, predicates, 0), 0)
-    first = tl.sum(tl.where(here, firsts, 0), 0)
-    second = tl.sum(tl.where(here, seconds, 0), 0)
-    return predicate, first, second
+    return sum_of(here, predicates, 0), sum_of(here, firsts, 0), sum_of(here, seconds, 0)
+
+
+@jit
+def sum_of(here, values, axis: constexpr):
+    return tl.sum(tl.where(here, values, 0), axis)
 
 
 # ---------------------------------------------------------------- from a goal to its children
 
 
 @jit
-def select(key, knowledge: Graph, sizes: Sizes):
+def select(key, knowledge, sizes):
     """Read the state's atoms, and choose the goal among them."""
     fields = knowledge.fields
     constants = knowledge.constants
@@ -147,7 +149,7 @@ def select(key, knowledge: Graph, sizes: Sizes):
 
 
 @jit
-def match(goal, own, place, knowledge: Graph, sizes: Sizes):
+def match(goal, own, place, knowledge, sizes):
     """Find facts and then rules for a goal. Returns which places hold one, which hold a rule, the
     rules' columns, the heads' arguments, and how many facts and rules the caps left out."""
     predicate, first, second = goal
@@ -162,10 +164,10 @@ def match(goal, own, place, knowledge: Graph, sizes: Sizes):
     is_fact = (place < sizes.FACTS) & (place < number)
     facts_unseen = tl.maximum(number - sizes.FACTS, 0)
     start = tl.sum(tl.load(patterns.starts + slot, hit, 0), 0)
-    arguments, columns = knowledge.facts
+    columns = knowledge.fact_columns
     column = tl.where(is_fact, start + place, columns - 1)
-    first = tl.load(arguments + column)
-    second = tl.load(arguments + columns + column)
+    first = tl.load(knowledge.facts + column)
+    second = tl.load(knowledge.facts + columns + column)
     is_fact = is_fact & (key_of(predicate, first, second, constants) != own)
     rules = knowledge.rules
     start = tl.load(rules.starts + predicate).to(int32)
@@ -175,9 +177,8 @@ def match(goal, own, place, knowledge: Graph, sizes: Sizes):
     rules_unseen = tl.maximum(number - sizes.RULES, 0)
     column = tl.where(is_rule, start + offset, rules.columns - 1)
     # A fact is a head without variables.
-    heads = rules.heads + column
-    first = tl.where(is_rule, tl.load(heads), first)
-    second = tl.where(is_rule, tl.load(heads + rules.columns), second)
+    first = tl.where(is_rule, tl.load(rules.heads + column), first)
+    second = tl.where(is_rule, tl.load(rules.heads + rules.columns + column), second)
     return is_fact | is_rule, is_rule, column, (first, second), (facts_unseen, rules_unseen)
 
 
@@ -203,21 +204,25 @@ def replacement(goal, head, constants):
 
 
 @jit
-def resolve(unified, bodies, atoms, chosen, own, knowledge: Graph, sizes: Sizes):
+def resolve(unified, body, atoms, chosen, own, knowledge, sizes):
     """Go through the atoms, first the rule's, then the state's others: pack what is left without
     facts, and count it."""
     fields = knowledge.fields
+    patterns = knowledge.patterns
     constants = knowledge.constants
     packed = tl.zeros((sizes.PLACES, next_power_of_2(sizes.WORDS)), int64)
     names = tl.zeros((sizes.PLACES, sizes.NAMES), int32)
     named = tl.zeros((sizes.PLACES,), int32)
     size = tl.zeros((sizes.PLACES,), int32)
     for i in range(sizes.BODY - 1 + tl.sum((atoms[0] != 0).to(int32), 0)):
-        predicate, first, second = atom_of_child(i, bodies, atoms, chosen, knowledge, sizes)
+        predicate, first, second = atom_of_child(i, body, atoms, chosen, knowledge, sizes)
         present = unified & (predicate != 0)
         ground = present & (first <= constants) & (second <= constants)
         key = key_of(predicate, first, second, constants)
-        is_fact = is_in(key, ground, knowledge.patterns, sizes)
+        slots = patterns.keys + slot_of(key, patterns.last)
+        is_fact = ground & (tl.load(slots, ground, -1) == key)
+        for probe in tl.static_range(1, sizes.PROBES):
+            is_fact = is_fact | (tl.load(slots + probe, ground, -1) == key)
         stays = present & ((is_fact == 0) | (key == own))
         writes = stays & (size < sizes.ATOMS)
         field = size * 3
@@ -231,20 +236,20 @@ def resolve(unified, bodies, atoms, chosen, own, knowledge: Graph, sizes: Sizes)
 
 
 @jit
-def atom_of_child(i, bodies, atoms, chosen, knowledge: Graph, sizes: Sizes):
+def atom_of_child(i, body, atoms, chosen, knowledge, sizes):
     """Take the atom with this number: of a rule's body, or of the state's without its goal."""
-    is_rule, column, renaming = bodies
+    is_rule, column, renaming = body
     rules = knowledge.rules
     of_rule = is_rule & (column * 0 + i < sizes.BODY)
     other = i - sizes.BODY
     other = tl.where(other >= chosen, other + 1, other)
     predicate, first, second = atom_at(atoms, other)
-    body = tl.load(rules.predicates + i * rules.columns + column, of_rule, 0)
-    predicate = tl.where(of_rule, body, predicate)
-    body = tl.load(rules.terms + 2 * i * rules.columns + column, of_rule, 0)
-    first = tl.where(of_rule, body, first)
-    body = tl.load(rules.terms + (2 * i + 1) * rules.columns + column, of_rule, 0)
-    second = tl.where(of_rule, body, second)
+    of_body = tl.load(rules.predicates + i * rules.columns + column, of_rule, 0)
+    predicate = tl.where(of_rule, of_body, predicate)
+    of_body = tl.load(rules.terms + 2 * i * rules.columns + column, of_rule, 0)
+    first = tl.where(of_rule, of_body, first)
+    of_body = tl.load(rules.terms + (2 * i + 1) * rules.columns + column, of_rule, 0)
+    second = tl.where(of_rule, of_body, second)
     return predicate, renamed(first, renaming), renamed(second, renaming)
 
 
@@ -256,22 +261,13 @@ def renamed(term, renaming):
 
 
 @jit
-def is_in(key, mask, patterns: Patterns, sizes: Sizes):
-    slots = patterns.keys + slot_of(key, patterns.last)
-    hit = mask & (tl.load(slots, mask, -1) == key)
-    for probe in tl.static_range(1, sizes.PROBES):
-        hit = hit | (tl.load(slots + probe, mask, -1) == key)
-    return hit
-
-
-@jit
 def canonical(term, names, named, constants, writes):
     """Give a variable its number in order of occurrence; ``names`` has the numbers so far, and
     ``named`` says how many they are."""
     name = tl.arange(0, names.shape[1])
     variable = writes & (term > constants)
     here = (term - constants - 1)[:, None] == name[None, :]
-    old = tl.sum(tl.where(here, names, 0), 1)
+    old = sum_of(here, names, 1)
     is_new = old == 0
     new = tl.where(is_new, named + 1, old)
     names = tl.where(here & variable[:, None], new[:, None], names)
@@ -280,7 +276,7 @@ def canonical(term, names, named, constants, writes):
 
 
 @jit
-def list_new(packed, valid, size, key, place, most, sizes: Sizes):
+def list_new(packed, valid, size, key, place, most, sizes):
     """List the children that count. Returns which places hold one, its number among them, how many
     there are without and with the cap, and the words. A state without any has one child, which is
     TRUE or FALSE."""
@@ -305,7 +301,7 @@ def list_new(packed, valid, size, key, place, most, sizes: Sizes):
 
 
 @jit
-def repeated(packed, valid, place, sizes: Sizes):
+def repeated(packed, valid, place, sizes):
     """Say in which places stands what is valid in an earlier one."""
     # Eight places at a time: all at once are more than the registers hold.
     groups: constexpr = sizes.PLACES // 8
@@ -314,12 +310,12 @@ def repeated(packed, valid, place, sizes: Sizes):
     again = place * 0
     for begin in range(groups):
         in_group = group == begin
-        here = tl.where(in_group, tl.reshape(valid.to(int32), (groups, 8)), 0)
-        earlier = tl.sum(here, 0)[None, :] > 0
+        here = sum_of(in_group, tl.reshape(valid.to(int32), (groups, 8)), 0)
+        earlier = here[None, :] > 0
         earlier = earlier & (begin * 8 + eight[None, :] < place[:, None])
         for w in tl.static_range(sizes.WORDS):
             each = word_of(packed, w)
-            those = tl.where(in_group, tl.reshape(each, (groups, 8)), 0)
-            earlier = earlier & (each[:, None] == tl.sum(those, 0)[None, :])
+            those = sum_of(in_group, tl.reshape(each, (groups, 8)), 0)
+            earlier = earlier & (each[:, None] == those[None, :])
         again = tl.maximum(again, tl.max(earlier.to(int32), 1))
     return again

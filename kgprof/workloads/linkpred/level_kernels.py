@@ -18,7 +18,7 @@ states in any order. No result depends on it, because a state's row is the first
 
 level_table.py compiles a kernel once for a table (``Launches``), so no integer that differs from
 launch to launch is specialized. Triton compiles these functions: their values have no types of
-Python's, only the tuples have (level_layout.py).
+Python's, only the tuples that a kernel gets have (level_layout.py).
 """
 
 import triton.language as tl
@@ -36,6 +36,7 @@ from kgprof.workloads.linkpred.derive_kernel import (
     next_power_of_2,
     read_field,
     slot_of,
+    sum_of,
 )
 from kgprof.workloads.linkpred.level_layout import Contest, Network, Sizes, Table, Walk
 
@@ -130,7 +131,7 @@ def exact_look(
 
 
 @jit
-def encode_float16(key, there, high, network: Network, sizes: Sizes):
+def encode_float16(key, there, high, network, sizes):
     """Encode packed states with float16 products."""
     column = tl.arange(0, sizes.WIDTH)
     x = pooled(key, there, network, sizes)
@@ -143,7 +144,7 @@ def encode_float16(key, there, high, network: Network, sizes: Sizes):
 
 
 @jit
-def encode_halves(key, there, high, low, network: Network, sizes: Sizes):
+def encode_halves(key, there, high, low, network, sizes):
     """Encode packed states with products of float16 halves: high + low / 2048. Low times low is
     below float32's rounding."""
     column = tl.arange(0, sizes.WIDTH)
@@ -161,7 +162,7 @@ def encode_halves(key, there, high, low, network: Network, sizes: Sizes):
 
 
 @jit
-def pooled(key, there, network: Network, sizes: Sizes):
+def pooled(key, there, network, sizes):
     """Embed packed states: the mean of their atoms, projected."""
     fields = network.fields
     terms = network.terms
@@ -184,7 +185,7 @@ def pooled(key, there, network: Network, sizes: Sizes):
 
 
 @jit
-def normalised(x, network: Network, layer, WIDTH: constexpr):
+def normalised(x, network, layer, WIDTH: constexpr):
     """relu(LayerNorm(x))."""
     of_layer = layer * WIDTH + tl.arange(0, WIDTH)
     centred = x - tl.sum(x, 1)[:, None] / WIDTH
@@ -309,7 +310,11 @@ def decide(
             tl.atomic_max(apart, share(near, row, 0))
             logit = tl.sum(row * parent, 0) * scale
             nans += (logit != logit).to(int32)
-            grains = rounded(tl.where(logit == logit, logit, float("-inf")) / grain)
+            grains = tl.where(logit == logit, logit, float("-inf")) / grain
+            # Half to even: from 2**23 on every float32 is whole.
+            size = tl.abs(grains)
+            size = tl.where(size < 8388608.0, size + 8388608.0 - 8388608.0, size)
+            grains = tl.where(grains < 0, -size, size)
             taken = tl.where(grains > best, start + child, taken)
             best = tl.maximum(best, grains)
         state = tl.load(contest.ids + b).to(int64)
@@ -317,21 +322,13 @@ def decide(
 
 
 @jit
-def encoding(encoded, row, sizes: Sizes):
+def encoding(encoded, row, sizes):
     column = tl.arange(0, sizes.WIDTH)
     return tl.load(encoded + row.to(int64) * sizes.WIDTH + column)
 
 
 @jit
-def rounded(number):
-    """Round half to even: from 2**23 on every float32 is whole."""
-    size = tl.abs(number)
-    size = tl.where(size < 8388608.0, size + 8388608.0 - 8388608.0, size)
-    return tl.where(number < 0, -size, size)
-
-
-@jit
-def succeed(b, state, taken, nans, contest: Contest, begins, first_mask, sizes: Sizes):
+def succeed(b, state, taken, nans, contest, begins, first_mask, sizes):
     """Make the child that was taken a row of the table."""
     table = contest.table
     word = tl.arange(0, next_power_of_2(sizes.WORDS))
@@ -341,7 +338,7 @@ def succeed(b, state, taken, nans, contest: Contest, begins, first_mask, sizes: 
     tl.store(row + word, words, word < sizes.WORDS)
     own = tl.load(table.keys + state * (sizes.WORDS + 1) + sizes.WORDS)
     tl.store(row + sizes.WORDS, own)
-    first = tl.sum(tl.where(word == 0, words, 0), 0)
+    first = sum_of(word == 0, words, 0)
     tl.store(table.ends + begins + b, (first & first_mask).to(int32))
     tl.store(table.lost + state * COUNTERS + 4, nans.to(int64))
     tl.store(contest.chosen + b, taken)
@@ -388,25 +385,21 @@ def settle(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = i < count
     row = begins + i
-    slot = tl.load(places + i, there, 0)
-    first = tl.load(slots + slot, there, 0)
-    state = tl.load(of + i, there, 0)
-    tl.store(following + state, first, there)
+    first = tl.load(slots + tl.load(places + i, there, 0), there, 0)
+    tl.store(following + tl.load(of + i, there, 0), first, there)
     end = tl.load(ends + row, there, FALSE)
     new = there & (first == row) & (end != TRUE) & (end != FALSE)
     number = new.to(int32)
     to = tl.atomic_add(counter, tl.sum(number, 0)) + tl.cumsum(number, 0) - 1
     tl.store(new_ids + to, row, new)
-    source = tl.load(chosen + i, new, 0)
-    tl.store(new_sources + to, source, new)
+    tl.store(new_sources + to, tl.load(chosen + i, new, 0), new)
 
 
 @jit(do_not_specialize=["depth", "count"])
 def follow(walk: Walk, table: Table, depth, count):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = i < count
-    live = tl.load(walk.live + i, there, 0)
-    going = there & (live != 0)
+    going = there & (tl.load(walk.live + i, there, 0) != 0)
     state = tl.load(walk.at + i, going, 0)
     over = tl.load(walk.overflowed + i, going, 0) != 0
     for counter in tl.static_range(COUNTERS):
@@ -418,8 +411,7 @@ def follow(walk: Walk, table: Table, depth, count):
     end = tl.load(table.ends + state, going, 0)
     steps = tl.load(walk.depths + i, going, 0) + 1
     stops = going & ((end == TRUE) | (end == FALSE) | (steps == depth))
-    failed_or_truncated = tl.where(end == FALSE, FAILED, TRUNCATED)
-    unproved = tl.where(over, OVERFLOW, failed_or_truncated)
+    unproved = tl.where(over, OVERFLOW, tl.where(end == FALSE, FAILED, TRUNCATED))
     outcome = tl.where(end == TRUE, PROVED, unproved)
     tl.store(walk.at + i, state.to(int64), going)
     tl.store(walk.depths + i, steps, going)

@@ -69,16 +69,11 @@ class Fields(NamedTuple):
     masks: Tensor
 
 
-class Facts(NamedTuple):
-    arguments: Tensor  # int32 [2, columns]
-    columns: int  # the last one is zeros
-
-
 class Patterns(NamedTuple):
     """The look-ups that find facts: a hash table."""
 
     keys: Tensor
-    starts: Tensor  # their first column in ``Facts``
+    starts: Tensor  # their first column in ``facts``
     lengths: Tensor
     last: int  # slot
 
@@ -94,7 +89,8 @@ class Rules(NamedTuple):
 class Graph(NamedTuple):
     """What states are derived with: the tables of the engine."""
 
-    facts: Facts
+    facts: Tensor  # int32 [2, fact_columns], their arguments
+    fact_columns: int  # the last one is zeros
     patterns: Patterns
     rules: Rules
     fields: Fields

@@ -101,7 +101,12 @@ class Looks:
     """Encodes packed states in three ways; how many these are is read on the GPU."""
 
     def __init__(
-        self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches, sizes: Sizes
+        self,
+        policy: PolicyNetwork,
+        fields: layout.Fields,
+        differs: float,
+        launch: Launches,
+        sizes: Sizes,
     ) -> None:
         look = FirstLook(policy)
         self.launch = launch
@@ -120,7 +125,7 @@ class Looks:
             look.gains,
             look.shifts,
             look.epsilon,
-            layout.Fields(*engine.fields),
+            fields,
         )
         # Of a logit, over the lengths of both encodings: the first look's of a child by the
         # second's of its parent, and both the second's.
@@ -131,8 +136,7 @@ class Looks:
         self.width = policy.sizes.hidden
         self.programs = 1
         if self.device.type == "cuda":
-            card = torch.cuda.get_device_properties(self.device)
-            self.programs = card.multi_processor_count
+            self.programs = torch.cuda.get_device_properties(self.device).multi_processor_count
 
     def first(
         self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor
@@ -151,7 +155,7 @@ class Looks:
     ) -> Tensor:
         """Encode the first ``room`` that were kept, and raise ``apart`` to the largest difference
         of a first look."""
-        encoded = self._encodings(room)
+        encoded = allocate((room, self.width), torch.float32, self.device)
         self._rows(kernels.second_look, room, children, kept, count, encoded, apart, self.low)
         return encoded
 
@@ -162,13 +166,10 @@ class Looks:
         self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int
     ) -> Tensor:
         """Encode the first ``room`` rows in float32."""
-        encoded = self._encodings(room)
+        encoded = allocate((room, self.width), torch.float32, self.device)
         given = (rows, count, children, keys, encoded, self.full, self.network, room, self.sizes)
         self.launch(kernels.exact_look, 4 * self.programs, *given)
         return encoded
-
-    def _encodings(self, room: int) -> Tensor:
-        return allocate((room, self.width), torch.float32, self.device)
 
 
 def sizes_of(engine: Engine, policy: PolicyNetwork, patterns: layout.Patterns) -> Sizes:
@@ -197,12 +198,14 @@ def graph_of(engine: Engine) -> layout.Graph:
     """The engine's tables, as the kernels read them."""
     arguments = engine.fact_arguments
     head = engine.rule_head
-    rules = (engine.rule_start, head, engine.rule_predicate, engine.rule_terms, head.shape[1])
     return layout.Graph(
-        layout.Facts(arguments, arguments.shape[1]),
+        arguments,
+        arguments.shape[1],
         patterns_of(engine),
-        layout.Rules(*rules),
-        layout.Fields(*engine.fields),
+        layout.Rules(
+            engine.rule_start, head, engine.rule_predicate, engine.rule_terms, head.shape[1]
+        ),
+        layout.Fields(engine.field_word, engine.field_shift, engine.field_mask),
         engine.constants,
         engine.caps.children,
     )
@@ -278,7 +281,7 @@ class LevelTable:
         self.launch = Launches()
         self.graph = graph_of(engine)
         self.sizes = sizes_of(engine, problem.policy, self.graph.patterns)
-        self.looks = Looks(problem.policy, engine, differs, self.launch, self.sizes)
+        self.looks = Looks(problem.policy, self.graph.fields, differs, self.launch, self.sizes)
         self.most = min(caps.children, caps.facts + caps.rules)
         self.first_mask = int(engine.field_mask[0, 0, 0])
         self.words = len(engine.words)
@@ -314,7 +317,7 @@ class LevelTable:
         self.table.ends[:count] = ends
         row = torch.arange(count, dtype=torch.int32, device=self.device)
         first = self.empty(count)
-        counts = self._counts()
+        counts = self.empty(layout.COUNTS).zero_()
         self._settle(row, first, row, counts)
         at.copy_(first)
         left = int(counts[layout.NEW])
@@ -336,7 +339,7 @@ class LevelTable:
         The frontier is then what was never reached before: so many states, or -1 where there was
         too little room for children: the next time there is more."""
         count = len(self.ids)
-        counts = self._counts()
+        counts = self.empty(layout.COUNTS).zero_()
         expected = int(ROOM * count)
         room = expected + self.spare
         if count:
@@ -355,9 +358,6 @@ class LevelTable:
             self.spare = max(2 * self.spare, needed - expected)
             return -1
         return int(left)
-
-    def _counts(self) -> Tensor:
-        return torch.zeros(layout.COUNTS, dtype=torch.int32, device=self.device)
 
     def _expand(self, counts: Tensor, room: int) -> Tensor:
         """Choose a child of each state of the frontier, which becomes the next row of the table.

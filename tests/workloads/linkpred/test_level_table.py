@@ -139,9 +139,9 @@ def encodings() -> dict[str, Any]:
         engine.pack(states)[..., 0].T.contiguous(),
         torch.tensor([len(states)], dtype=torch.int32),
     )
-    patterns = level_table.patterns_of(engine)
-    sizes = level_table.sizes_of(engine, policy, patterns)
-    looks = level_table.Looks(policy, engine, 2.0**-9, level_table.Launches(), sizes)
+    graph = level_table.graph_of(engine)
+    sizes = level_table.sizes_of(engine, policy, graph.patterns)
+    looks = level_table.Looks(policy, graph.fields, 2.0**-9, level_table.Launches(), sizes)
     first, apart = FirstLook(policy), torch.zeros(())
     logits, reaches = looks.first(packed, count, places, places, parents)
     second = looks.second(packed, places, count, len(states), apart)
