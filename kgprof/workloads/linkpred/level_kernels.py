@@ -138,8 +138,7 @@ def encode_float16(key, there, high, network, sizes):
     for layer in range(sizes.LAYERS):
         normal = normalised(x, network, layer, sizes.WIDTH)
         biases = tl.load(network.biases + layer * sizes.WIDTH + column)
-        weights = weights_of(high, layer, column, sizes.WIDTH)
-        x = tl.dot(normal.to(float16), weights, x) + biases
+        x = tl.dot(normal.to(float16), weights_of(high, layer, column, sizes.WIDTH), x) + biases
     return x
 
 
