@@ -3,7 +3,7 @@
 A CPU run of kgprof says of a read that it "would force a sync on a GPU". Some kernels of the CPU
 read for themselves, to check their input, where CUDA's read nothing: ``CHECKING`` and
 ``READ_ON_A_CPU`` of record/listeners/tensor_places.py name them, ``CHECKS_ON_A_CPU`` of
-collectors/syncs.py
+collectors/time/syncs.py
 those that are made of other operators. The inputs are those of torch's own tests, for which
 torch.testing needs the package expecttest.
 

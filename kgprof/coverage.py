@@ -1,9 +1,9 @@
 """What a Profile says of its rules: where each was looked for, and why it could not be seen
 elsewhere.
 
-The collectors answer for each rule in each run (``collectors/witnesses.py``); the answers stand in
-the Profile as its ``coverage``. Whoever writes "pass", "fixed", "checked" or "no finding" asks
-here.
+The collectors answer for each rule in each run (``collectors/trust/witnesses.py``); the answers
+stand in the Profile as its ``coverage``. Whoever writes "pass", "fixed", "checked" or "no finding"
+asks here.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ LONGEST = (
     "tests/programs/",
     "tests/test_cli.py",
     "tests/record/test_script",
-    "tests/collectors/test_remedies.py",
+    "tests/collectors/compile/test_remedies.py",
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",
     "tests/test_scripts.py",

@@ -15,7 +15,7 @@ import pytest
 from kgprof import cli
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli import reading, writing
-from kgprof.collectors import accepted
+from kgprof.collectors.trust import accepted
 from kgprof.gate import judge
 from kgprof.gate.settings import Configuration, combined, parse_options
 from kgprof.model import AcceptedEntry, Profile

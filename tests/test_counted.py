@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.collectors import addresses, mutations
-from kgprof.collectors.addresses import AddressChange
-from kgprof.collectors.mutations import FIXED, Mutation
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.graphs.addresses import AddressChange
+from kgprof.collectors.tensors import mutations
+from kgprof.collectors.tensors.mutations import FIXED, Mutation
 from kgprof.gate import judge
 from kgprof.gate.metrics import DEFAULTS
 from kgprof.wording import plural

@@ -68,7 +68,7 @@ def test_wheel_holds_templates_and_no_recordings(wheel: Path) -> None:
     tables = (
         "measures/operators.toml",
         "analysis/secrets.toml",
-        "collectors/library_switches.toml",
+        "collectors/compile/library_switches.toml",
     )
     assert {f"kgprof/{table}" for table in tables} <= set(names)
     assert "kgprof/workloads/linkpred/strategies/fused.py" in names

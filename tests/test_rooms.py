@@ -54,6 +54,7 @@ BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help 
 MAY_IMPORT_TORCH = ("record", "lab", "workloads")
 # Rooms of record/, each importing only those before it.
 RECORD = ("ground", "files", "listeners", "passes", "processes")
+COLLECTORS = ("tensors", "compile", "graphs", "time", "trust")
 PURE = (
     "judge",
     "reading",
@@ -75,7 +76,7 @@ OWN_FILES = {  # kgprof's own, from its package
     ("measures/kernel_kinds.py", "read_text"),
     ("render/html.py", "read_text"),
     ("analysis/secrets.py", "read_text"),
-    ("collectors/library_switches.py", "read_text"),
+    ("collectors/compile/library_switches.py", "read_text"),
     ("cli/writing.py", "read_text"),
     ("cli/selftest.py", "read_text"),
     ("record/ground/project_sources.py", "read_text"),  # torch's registry of graph breaks
@@ -255,20 +256,23 @@ def test_hta_is_imported_in_its_own_process_only() -> None:
     assert "hta" not in {name.split(".")[0] for name in imports(outside_of_functions)}
 
 
-def test_a_room_of_the_recorder_imports_those_before_it_only() -> None:
-    modules = [module for module in MODULES if room_of(module) == "record"]
-    rooms = {module: module.parent.name for module in modules if module.parent.name != "record"}
+@pytest.mark.parametrize(("house", "order"), [("record", RECORD), ("collectors", COLLECTORS)])
+def test_a_room_within_a_room_imports_those_before_it_only(
+    house: str, order: tuple[str, ...]
+) -> None:
+    modules = [module for module in MODULES if room_of(module) == house]
+    rooms = {module: module.parent.name for module in modules if module.parent.name != house}
+    later = {room: order[order.index(room) + 1 :] for room in order}
     wrong = {
         name_of(module): sorted(
             name
             for name in imports(text_of(module))
-            if name.startswith("kgprof.record.")
-            and name.split(".")[2] not in RECORD[: RECORD.index(room) + 1]
+            if name.startswith(f"kgprof.{house}.") and name.split(".")[2] in later[room]
         )
         for module, room in rooms.items()
     }
 
-    assert set(rooms.values()) == set(RECORD)
+    assert set(rooms.values()) == set(order)
     assert not {name: found for name, found in wrong.items() if found}
 
 

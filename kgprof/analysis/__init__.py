@@ -24,11 +24,13 @@ from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.analysis.whole_run import whole_run
-from kgprof.collectors import accepted, caches, input_pipeline, syncs, witnesses
-from kgprof.collectors.caches import tallies
-from kgprof.collectors.compilations import compilations
-from kgprof.collectors.recompile_ledger import ledger
-from kgprof.collectors.runs_eagerly import calls_of_compiled
+from kgprof.collectors.compile import caches
+from kgprof.collectors.compile.caches import tallies
+from kgprof.collectors.compile.compilations import compilations
+from kgprof.collectors.compile.recompile_ledger import ledger
+from kgprof.collectors.compile.runs_eagerly import calls_of_compiled
+from kgprof.collectors.time import input_pipeline, syncs
+from kgprof.collectors.trust import accepted, witnesses
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures import (
     holistic_check,

@@ -15,19 +15,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import (
-    RULES,
-    addresses,
-    aliases,
-    caches,
-    device_idle,
-    mutations,
-    rule_of,
-    syncs,
-    weight,
-)
-from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
-from kgprof.collectors.tensor_facts import run_tensors
+from kgprof.collectors import RULES, rule_of, weight
+from kgprof.collectors.compile import caches
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.tensors import aliases, mutations
+from kgprof.collectors.tensors.tensor_facts import run_tensors
+from kgprof.collectors.time import device_idle, syncs
+from kgprof.collectors.time.break_even import NEVER_BREAKS_EVEN
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 

@@ -22,23 +22,16 @@ import numpy as np
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.collectors import (
-    addresses,
-    aliases,
-    cuda_graphs,
-    device_idle,
-    disagreements,
-    graph_breaks,
-    matmul_precision,
-    mutations,
-    recompiles,
-    syncs,
-)
-from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
-from kgprof.collectors.recompile_causes import Recompile
-from kgprof.collectors.recompiled_functions import RecompiledFunction
-from kgprof.collectors.skipped_frames import SKIPPED_FRAME
-from kgprof.collectors.tensor_facts import RunTensors, run_tensors, said
+from kgprof.collectors.compile import graph_breaks, recompiles
+from kgprof.collectors.compile.recompile_causes import Recompile
+from kgprof.collectors.compile.recompiled_functions import RecompiledFunction
+from kgprof.collectors.compile.skipped_frames import SKIPPED_FRAME
+from kgprof.collectors.graphs import addresses, cuda_graphs
+from kgprof.collectors.graphs.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
+from kgprof.collectors.tensors import aliases, mutations
+from kgprof.collectors.tensors.tensor_facts import RunTensors, run_tensors, said
+from kgprof.collectors.time import device_idle, matmul_precision, syncs
+from kgprof.collectors.trust import disagreements
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, syncs, witnesses
+from kgprof.collectors.graphs import cuda_graphs
+from kgprof.collectors.time import syncs
+from kgprof.collectors.trust import witnesses
 from kgprof.reading.evidence import RunEvidence
 
 _ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")

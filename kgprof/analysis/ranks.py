@@ -14,9 +14,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import recompiles
-from kgprof.collectors.guard_rejections import rejections
-from kgprof.collectors.host_code import HOST_CODE
+from kgprof.collectors.compile import recompiles
+from kgprof.collectors.compile.guard_rejections import rejections
+from kgprof.collectors.time.host_code import HOST_CODE
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.structured_trace import RunTrace

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.analysis.verdict import processes
-from kgprof.collectors import syncs
-from kgprof.collectors.syncs import WOULD_SYNC, Sync
+from kgprof.collectors.time import syncs
+from kgprof.collectors.time.syncs import WOULD_SYNC, Sync
 from kgprof.judge import Faster
 from kgprof.measures.times import (
     PER_STEP,

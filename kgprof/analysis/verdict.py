@@ -16,8 +16,8 @@ import msgspec
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
-from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
-from kgprof.collectors.nothing_measured import NOTHING_MEASURED
+from kgprof.collectors.time.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.trust.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process

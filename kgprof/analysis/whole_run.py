@@ -5,9 +5,9 @@ import math
 from collections import defaultdict
 
 from kgprof import model as m
-from kgprof.collectors import recompiles, unrolled_loops
-from kgprof.collectors.compilations_by_function import is_recompile
-from kgprof.collectors.recompiled_functions import known_s
+from kgprof.collectors.compile import recompiles, unrolled_loops
+from kgprof.collectors.compile.compilations_by_function import is_recompile
+from kgprof.collectors.compile.recompiled_functions import known_s
 from kgprof.measures.paid_once import PaidOnce, paid_once
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence, RunEvidence

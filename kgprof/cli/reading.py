@@ -17,7 +17,7 @@ from kgprof.analysis import analyse
 from kgprof.analysis.redaction import R, redacted, redacted_report
 from kgprof.cli.options import Sharing
 from kgprof.cli.saying import inform
-from kgprof.collectors import accepted as accepted_findings
+from kgprof.collectors.trust import accepted as accepted_findings
 from kgprof.compare import FAIL_ON as NEW_FINDINGS
 from kgprof.compare import CompareSettings
 from kgprof.compare.metrics import BUDGETED

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.collectors.disagreements import SOURCES_DISAGREE
-from kgprof.collectors.graph_breaks import GRAPH_BREAK
-from kgprof.collectors.recompiles import IN_STEADY_STATE
-from kgprof.collectors.skipped_frames import SKIPPED_FRAME
+from kgprof.collectors.compile.graph_breaks import GRAPH_BREAK
+from kgprof.collectors.compile.recompiles import IN_STEADY_STATE
+from kgprof.collectors.compile.skipped_frames import SKIPPED_FRAME
+from kgprof.collectors.trust.disagreements import SOURCES_DISAGREE
 from kgprof.progress import Progress
 from kgprof.reading import recordings
 from kgprof.record import record

@@ -17,7 +17,7 @@ from kgprof.cli.reading import shown_report
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet, write_sheet
-from kgprof.collectors import compilations
+from kgprof.collectors.compile import compilations
 from kgprof.document.sheet import Section
 from kgprof.document.sweep import ladder_section, shapes_section, sheet, shipped_section
 from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError

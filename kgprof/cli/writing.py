@@ -22,7 +22,7 @@ from kgprof.cli import terminal
 from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
-from kgprof.collectors import accepted
+from kgprof.collectors.trust import accepted
 from kgprof.document import account, failures, practices
 from kgprof.document.finding_list import not_applied
 from kgprof.document.sheet import Sheet

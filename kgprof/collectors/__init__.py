@@ -10,36 +10,32 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import (
-    addresses,
-    aliases,
-    break_even,
+from kgprof.collectors.compile import (
     caches,
     compilations,
-    cuda_graphs,
-    device_idle,
-    disagreements,
     graph_breaks,
-    handmade_graphs,
+    recompiles,
+    runs_eagerly,
+    skipped_frames,
+    unrolled_loops,
+)
+from kgprof.collectors.compile.library_switches import with_switches
+from kgprof.collectors.graphs import addresses, cuda_graphs, handmade_graphs, small_cuda_graphs
+from kgprof.collectors.tensors import aliases, mutations
+from kgprof.collectors.time import (
+    break_even,
+    device_idle,
     host_code,
     input_pipeline,
     loader_on_cpu,
     matmul_precision,
-    mutations,
-    nothing_measured,
     optimizer_steps,
     own_kernels,
-    recompiles,
-    results,
-    runs_eagerly,
-    skipped_frames,
     slow_operators,
-    small_cuda_graphs,
     syncs,
-    unrolled_loops,
 )
-from kgprof.collectors.library_switches import with_switches
-from kgprof.collectors.nothing_measured import measured
+from kgprof.collectors.trust import disagreements, nothing_measured, results
+from kgprof.collectors.trust.nothing_measured import measured
 from kgprof.reading.code_to_write import fitted
 from kgprof.reading.evidence import Evidence
 

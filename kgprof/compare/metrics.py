@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.collectors import graph_breaks, recompiles, skipped_frames
+from kgprof.collectors.compile import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
 from kgprof.judge import (
     FEWEST_ROUNDS,

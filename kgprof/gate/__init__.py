@@ -8,7 +8,7 @@ is compared with the day of the recording.
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import accepted
+from kgprof.collectors.trust import accepted
 from kgprof.errors import EXIT_OK
 from kgprof.gate import metrics
 from kgprof.gate.verdict import causes, failing, unused, verdict

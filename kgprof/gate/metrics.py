@@ -8,17 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.collectors import (
-    caches,
-    cuda_graphs,
-    graph_breaks,
-    recompiles,
-    rule_of,
-    runs_eagerly,
-    skipped_frames,
-    syncs,
-)
-from kgprof.collectors.witnesses import INDISPENSABLE
+from kgprof.collectors import rule_of
+from kgprof.collectors.compile import caches, graph_breaks, recompiles, runs_eagerly, skipped_frames
+from kgprof.collectors.graphs import cuda_graphs
+from kgprof.collectors.time import syncs
+from kgprof.collectors.trust.witnesses import INDISPENSABLE
 from kgprof.wording import nearest
 
 SITES, EVENTS, SECONDS, READS, EAGER_CALLS = "sites", "events", "s", "syncs/step", "calls"

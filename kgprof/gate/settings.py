@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
+from kgprof.collectors.trust.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
 from kgprof.gate.metrics import BY_NAME, DEFAULTS, REGRESSIONS, parse_option, parse_table
 from kgprof.reading.files import toml

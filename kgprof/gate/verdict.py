@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import rule_of
-from kgprof.collectors.compilations import COMPILE_FAILED
-from kgprof.collectors.disagreements import SOURCES_DISAGREE
+from kgprof.collectors.compile.compilations import COMPILE_FAILED
+from kgprof.collectors.trust.disagreements import SOURCES_DISAGREE
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,

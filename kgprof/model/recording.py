@@ -407,7 +407,7 @@ class Budget(Model, kw_only=False):
 
 
 class AcceptedEntry(Model, kw_only=False):
-    """One accepted finding as its file has it (kgprof.collectors.accepted)."""
+    """One accepted finding as its file has it (kgprof.collectors.trust.accepted)."""
 
     rule: str
     file: str

@@ -62,21 +62,26 @@ class Guard:
     def no_syncs(self, *, notes: bool = False) -> None:
         """No read after warm-up for which the host waits, or would on CUDA; compiled or not."""
         __tracebackhide__ = True
-        from kgprof.collectors import syncs
+        from kgprof.collectors.time import syncs
 
         self._demand("no GPU sync", syncs.WAITING, notes, compiled=False)
 
     def no_recompiles(self, *, notes: bool = False) -> None:
         """No compilation after warm-up of what had been compiled before."""
         __tracebackhide__ = True
-        from kgprof.collectors import recompiles
+        from kgprof.collectors.compile import recompiles
 
         self._demand("no recompiles", recompiles.RULES, notes)
 
     def no_graph_breaks(self, *, notes: bool = False) -> None:
         """Nor a function that fell back to eager."""
         __tracebackhide__ = True
-        from kgprof.collectors import compilations, graph_breaks, runs_eagerly, skipped_frames
+        from kgprof.collectors.compile import (
+            compilations,
+            graph_breaks,
+            runs_eagerly,
+            skipped_frames,
+        )
 
         rules = (
             *graph_breaks.RULES,
@@ -90,7 +95,7 @@ class Guard:
         """Declared buffers, results that come back as inputs and inputs of CUDA graphs lie where
         they lay."""
         __tracebackhide__ = True
-        from kgprof.collectors import addresses
+        from kgprof.collectors.graphs import addresses
 
         self._demand("tensors keep their addresses", addresses.RULES, notes, or_buffers=True)
 
@@ -99,14 +104,14 @@ class Guard:
         overlaps one. Notes count here: a view of an argument does no harm until somebody writes,
         and it is shared memory."""
         __tracebackhide__ = True
-        from kgprof.collectors import aliases
+        from kgprof.collectors.tensors import aliases
 
         self._demand("no shared memory", aliases.RULES, notes)
 
     def no_mutation(self, *, notes: bool = False) -> None:
         """Compiled code writes into no argument and no captured tensor."""
         __tracebackhide__ = True
-        from kgprof.collectors import mutations
+        from kgprof.collectors.tensors import mutations
 
         self._demand("compiled code does not write to its inputs", mutations.RULES, notes)
 

@@ -21,7 +21,7 @@ import kgprof
 from kgprof import collectors, coverage
 from kgprof import model as m
 from kgprof.analysis import memory
-from kgprof.collectors import nothing_measured, witnesses
+from kgprof.collectors.trust import nothing_measured, witnesses
 from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
 from kgprof.record.ground.source import replace

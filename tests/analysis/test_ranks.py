@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kgprof import cli
 from kgprof.analysis import analyse
 from kgprof.analysis.ranks import notes, rank_balance
-from kgprof.collectors.host_code import collect, diagnose
+from kgprof.collectors.time.host_code import collect, diagnose
 from kgprof.model import (
     Finding,
     LateCause,

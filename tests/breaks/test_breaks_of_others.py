@@ -16,7 +16,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.collectors import recompiles
+from kgprof.collectors.compile import recompiles
 from kgprof.gate import judge
 from kgprof.gate.settings import Configuration, combined
 from kgprof.reading import recordings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kgprof.collectors.compile.guard_words import in_words, named
 from kgprof.collectors.guard_text import OTHER, Guard, parse
-from kgprof.collectors.guard_words import in_words, named
 from kgprof.model import Location
 from tests.corpus.truth import GUARD_CLASSES
 

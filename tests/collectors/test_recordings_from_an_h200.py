@@ -11,8 +11,9 @@ from msgspec.structs import astuple
 
 from kgprof import collectors
 from kgprof.analysis import analyse
-from kgprof.collectors import compilations, cuda_graphs
-from kgprof.collectors.cuda_graphs import CudaGraphs
+from kgprof.collectors.compile import compilations
+from kgprof.collectors.graphs import cuda_graphs
+from kgprof.collectors.graphs.cuda_graphs import CudaGraphs
 from kgprof.model import CompileStages, Finding, KernelBreakdown, Recording, RunKey, Skipped
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.recordings import load

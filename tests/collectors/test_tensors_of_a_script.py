@@ -6,7 +6,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.collectors import addresses, aliases, mutations
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.tensors import aliases, mutations
 from kgprof.model import Finding, Level, Recording, ScriptRun
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_tensors import (

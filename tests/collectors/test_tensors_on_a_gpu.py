@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kgprof.collectors import addresses, aliases, mutations
-from kgprof.collectors.addresses import CopiedInput
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.graphs.addresses import CopiedInput
+from kgprof.collectors.tensors import aliases, mutations
 from kgprof.model import Recording
 from kgprof.reading.evidence import Evidence
 from tests.collectors.watched import Step, lines_with, recording, watch

@@ -21,8 +21,9 @@ import torch._dynamo
 from torch._dynamo.utils import counters, get_compilation_metrics
 
 from kgprof import collectors
-from kgprof.collectors import caches, compilations, cuda_graphs, recompiles
-from kgprof.collectors.guard_rejections import ARTIFACT
+from kgprof.collectors.compile import caches, compilations, recompiles
+from kgprof.collectors.compile.guard_rejections import ARTIFACT
+from kgprof.collectors.graphs import cuda_graphs
 from kgprof.measures import kernels
 from kgprof.model import (
     Compilation,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kgprof.collectors.cuda_graphs import LAUNCH
+from kgprof.collectors.graphs.cuda_graphs import LAUNCH
 from kgprof.model import (
     CompilePass,
     Location,

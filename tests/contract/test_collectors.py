@@ -38,8 +38,8 @@ def test_rule_ids_are_given_once() -> None:
 
 def test_every_module_with_rules_is_listed() -> None:
     modules = [
-        importlib.import_module(f"kgprof.collectors.{m.name}")
-        for m in pkgutil.iter_modules(collectors.__path__)
+        importlib.import_module(m.name)
+        for m in pkgutil.walk_packages(collectors.__path__, "kgprof.collectors.")
     ]
 
     assert {m for m in modules if hasattr(m, "RULES")} == set(COLLECTORS)

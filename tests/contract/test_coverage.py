@@ -19,7 +19,7 @@ import pytest
 from kgprof import coverage
 from kgprof.analysis import analyse
 from kgprof.collectors import RULES
-from kgprof.collectors.witnesses import WITNESSES
+from kgprof.collectors.trust.witnesses import WITNESSES
 from kgprof.compare import compare
 from kgprof.gate import judge
 from kgprof.gate.metrics import METRICS

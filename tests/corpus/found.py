@@ -9,15 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kgprof.collectors import (
-    caches,
-    compilations,
-    disagreements,
-    graph_breaks,
-    recompiles,
-    skipped_frames,
-)
-from kgprof.collectors.recompiled_functions import RecompiledFunction
+from kgprof.collectors.compile import caches, compilations, graph_breaks, recompiles, skipped_frames
+from kgprof.collectors.compile.recompiled_functions import RecompiledFunction
+from kgprof.collectors.trust import disagreements
 from kgprof.model import Level, Location, Recording, RunKey, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.corpus.truth import CORPUS, NOTE, Mark

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from kgprof.collectors import addresses, aliases, mutations, syncs
-from kgprof.collectors.addresses import AddressChange, BufferUse, CopiedInput
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.graphs.addresses import AddressChange, BufferUse, CopiedInput
+from kgprof.collectors.tensors import aliases, mutations
+from kgprof.collectors.time import syncs
 from kgprof.model import Finding, Location, MemoryPass, Recording, RunKey
 from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime.truth import BUFFER, CORPUS, Mark

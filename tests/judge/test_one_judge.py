@@ -15,7 +15,7 @@ from kgprof import model as m
 from kgprof.analysis import analyse
 from kgprof.analysis.trade_off import weigh
 from kgprof.analysis.verdict import fastest
-from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.time.break_even import NEVER_BREAKS_EVEN
 from kgprof.compare import CompareSettings, compare
 from kgprof.document.economics_table import economics_table
 from kgprof.document.finding_list import finding_list

@@ -12,14 +12,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kgprof import collectors
 from kgprof import model as m
-from kgprof.collectors import (
-    cuda_graphs,
-    disagreements,
-    graph_breaks,
-    skipped_frames,
-    small_cuda_graphs,
-    syncs,
-)
+from kgprof.collectors.compile import graph_breaks, skipped_frames
+from kgprof.collectors.graphs import cuda_graphs, small_cuda_graphs
+from kgprof.collectors.time import syncs
+from kgprof.collectors.trust import disagreements
 
 READING = frozenset(rule.id for rule in syncs.RULES)
 REFUSING = frozenset(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES))

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from kgprof import model as m
-from kgprof.collectors import graph_breaks, recompiles, skipped_frames, syncs
-from kgprof.collectors.compilations import COMPILE_FAILED
-from kgprof.collectors.recompiled_functions import RecompiledFunction
+from kgprof.collectors.compile import graph_breaks, recompiles, skipped_frames
+from kgprof.collectors.compile.compilations import COMPILE_FAILED
+from kgprof.collectors.compile.recompiled_functions import RecompiledFunction
+from kgprof.collectors.time import syncs
 from kgprof.reading.evidence import Evidence
 from tests.programs.truth import OFTEN, SCRIPTS, Break, Program, Recompiled, Site
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kgprof.collectors.disagreements import SOURCES_DISAGREE
+from kgprof.collectors.trust.disagreements import SOURCES_DISAGREE
 from tests.programs.advice import without_action
 from tests.programs.run import FAMILIES, Answer, missing, watched
 from tests.programs.truth import Program, programs

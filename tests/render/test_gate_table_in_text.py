@@ -6,8 +6,8 @@ import json
 
 import msgspec
 
-from kgprof.collectors.graph_breaks import GRAPH_BREAK
-from kgprof.collectors.recompiles import IN_STEADY_STATE
+from kgprof.collectors.compile.graph_breaks import GRAPH_BREAK
+from kgprof.collectors.compile.recompiles import IN_STEADY_STATE
 from kgprof.gate import judge
 from kgprof.model import Finding, Level, Location
 from kgprof.render import by_name

@@ -17,7 +17,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.collectors import syncs
+from kgprof.collectors.time import syncs
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.record.scripted import ran

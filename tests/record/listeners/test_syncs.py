@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.benchmark.utils import timer
 
 import kgprof
-from kgprof.collectors.syncs import READ, cause_of
+from kgprof.collectors.time.syncs import READ, cause_of
 from kgprof.model import Options, Unavailable
 from kgprof.model.memory_records import SyncRecord, SyncRecords
 from kgprof.reading import clocks

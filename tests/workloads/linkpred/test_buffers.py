@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kgprof.collectors import addresses, aliases, mutations
-from kgprof.collectors.addresses import BufferUse
+from kgprof.collectors.graphs import addresses
+from kgprof.collectors.graphs.addresses import BufferUse
+from kgprof.collectors.tensors import aliases, mutations
 from kgprof.model import Level
 from kgprof.reading.evidence import Evidence
 from kgprof.workloads.linkpred import evaluator, slots

@@ -1,0 +1,221 @@
+"""A setting of torch is a fix where its trial shows that it helps, and then says how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kgprof.collectors import findings
+from kgprof.collectors.compile.tried_settings import tried_or_not
+from kgprof.model import (
+    CodeCount,
+    Control,
+    Exit,
+    Finding,
+    Level,
+    Outcome,
+    Recording,
+    Setting,
+    Skipped,
+    SourceLine,
+    TraceRecord,
+)
+from kgprof.reading.dynamo_settings import ALL_SIZES
+from kgprof.reading.evidence import Evidence
+from tests.collectors import written
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LIBRARY,
+    PRINT,
+    REPORT,
+    STEP,
+    broken,
+    compiled,
+    rejected,
+    resumed,
+)
+
+SCALARS = "capture_scalar_outputs"
+CODE = f"torch._dynamo.config.{SCALARS} = True"
+READ = (FILE, 17, "step")
+REASON = (
+    "Unsupported Tensor.item() call with capture_scalar_outputs=False\n"
+    "  Explanation: It reads.\n"
+    f"  Hint: Set `{CODE}`.\n\n"
+    "  Developer debug context: call_method TensorVariable() item () {}\n\n"
+    " For more details about this graph break, please visit: https://a.org/gb/gb0999.html"
+)
+INT = "torch._dynamo.config.allow_unspec_int_on_nn_module"
+GUARD = f"self.k == {{}}  # x (HINT: {INT} = True, or a tensor)"
+# a graph before the break and one behind it, and a print that breaks another function
+TWO_BREAKS = (
+    *compiled("0/0", STEP),
+    broken("0/0", CALLER, READ, reason=REASON),
+    *compiled("1/0", resumed(STEP, 17)),
+    *compiled("2/0", REPORT),
+    broken("2/0", PRINT),
+)
+
+
+def at(place: tuple[str, int, str]) -> SourceLine:
+    return SourceLine(file=place[0], line=place[1])
+
+
+def code(place: tuple[str, int, str]) -> SourceLine:
+    return SourceLine(file=place[0], line=place[1], function=place[2])
+
+
+def trial(outcome: Outcome = Outcome.OK, *, name: str = SCALARS, **counted: Any) -> Control:
+    fields = {"graphs": 2, "breaks": (at(PRINT),), "counts": (), **counted}
+    return Control(Exit(outcome), setting=Setting(name=name, value=True), **fields)
+
+
+def tried(
+    *lines: TraceRecord, trials: tuple[Control, ...] | Skipped, line: int = READ[1]
+) -> Finding:
+    """The finding at a line of the program."""
+    recording: Recording = written.recording(*lines)
+    (run,) = recording.runs
+    recording = replace(recording, runs=(replace(run, setting_trials=trials),))
+    every = findings(Evidence(recording))
+    return next(one for one in every if one.location is not None and one.location.line == line)
+
+
+def test_graphs_that_become_fewer_are_the_fixs_comment() -> None:
+    assert tried(*TWO_BREAKS, trials=(trial(),)).fix == f"{CODE}  # tried: 2 graphs instead of 3"
+
+
+def test_a_line_that_breaks_no_more_is_the_comment_where_the_graphs_are_as_many() -> None:
+    found = tried(*TWO_BREAKS, trials=(trial(graphs=3, breaks=()),))
+
+    assert found.fix == f"{CODE}  # tried: 3 graphs, no break at this line"
+
+
+@pytest.mark.parametrize(
+    "against",
+    [
+        trial(Outcome.RAISED),
+        trial(Outcome.TIMED_OUT),
+        trial(Outcome.KILLED),
+        trial(breaks=(at(PRINT), at(READ))),  # it breaks there as before
+        trial(breaks=(at(PRINT), at((FILE, 18, "step")))),  # the break moved
+        trial(graphs=4),
+        # a program that catches what torch raises
+        trial(graphs=0, counts=(CodeCount(code=code(STEP), failures=("BackendCompilerFailed",)),)),
+        trial(counts=(CodeCount(code=SourceLine(file="", line=0), failures=("Unsupported",)),)),
+        # without the break its caller is compiled for each new value, up to the limit
+        trial(counts=(CodeCount(code=code(STEP), times=8),)),
+    ],
+)
+def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) -> None:
+    found = tried(*TWO_BREAKS, trials=(against,))
+
+    assert found.fix == ""
+    assert found.message.endswith(f"; tried, and did not help: {SCALARS}")
+    assert found.refusal is not None
+    assert found.refusal.cause.hints == ()
+
+
+def test_a_setting_that_helps_on_a_condition_stays_where_it_alone_did_not() -> None:
+    name = "trace_autograd_ops"
+    reason = REASON.replace(SCALARS, name).replace("gb0999", "gb9186")
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=reason))
+
+    found = tried(*lines, trials=(trial(name=name, breaks=(at(READ),)),))
+
+    assert found.fix.startswith(f"torch._dynamo.config.{name} = True  # if what was differentiated")
+    assert found.fix.endswith("; tried alone: the break stays")
+
+
+@pytest.mark.parametrize("trials", [(), Skipped("it takes long"), (trial(name="allow_rnn"),)])
+def test_a_setting_that_nobody_tried_says_so(trials: tuple[Control, ...] | Skipped) -> None:
+    reason = REASON.replace(SCALARS, "allow_it")
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=reason))
+
+    found = tried(*lines, trials=trials)
+
+    assert found.fix == (
+        "torch._dynamo.config.allow_it = True  # before the first call; torch's own hint for this; "
+        "not tried"
+    )
+
+
+def test_a_trial_decides_where_the_text_only_guesses() -> None:
+    """Python returns what line 17 reads, as far as the text says."""
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=REASON))
+
+    assert tried(*lines, trials=()).fix == ""
+    assert tried(*lines, trials=(trial(graphs=1, breaks=()),)).fix.startswith(CODE)
+
+
+def test_a_setting_that_the_text_speaks_against_has_to_show_more_than_a_break_less() -> None:
+    """The print may stand before the line that needs the number, which then raises."""
+    assert tried(*TWO_BREAKS, trials=(trial(graphs=3),)).fix == ""
+
+
+def test_a_library_whose_break_the_setting_mends_is_no_note() -> None:
+    inside = (LIBRARY, 12, "forward")
+    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, inside, reason=REASON))
+
+    without = tried(*lines, trials=())
+    found = tried(*lines, trials=(trial(graphs=1, breaks=()),))
+
+    assert (without.fix, without.level) == ("", Level.NOTE)
+    assert found.fix.startswith(CODE)
+    assert found.level is Level.WARNING
+
+
+def recompiled(times: int) -> tuple[TraceRecord, ...]:
+    lines = [*compiled("0/0", STEP)]
+    for number in range(1, times):
+        guards = [GUARD.format(each) for each in reversed(range(number))]
+        lines.append(rejected(f"0/{number}", *guards, call=number))
+        lines += compiled(f"0/{number}", STEP, call=number)
+    return tuple(lines)
+
+
+@pytest.mark.parametrize(
+    ("times", "fix"),
+    [
+        (2, f"{INT} = True  # tried: compiled 2 times instead of 4"),
+        (4, ""),
+        (0, ""),  # torch gave it up, or compiled another code object
+    ],
+)
+def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, fix: str) -> None:
+    count = CodeCount(code=code(STEP), times=times)
+    against = trial(name="allow_unspec_int_on_nn_module", breaks=(), counts=(count,))
+
+    found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
+
+    assert found.fix == fix
+    vain = "; tried, and did not help: allow_unspec_int_on_nn_module"
+    assert found.message.endswith(vain) is not bool(fix)
+
+
+@pytest.mark.parametrize(
+    ("times", "words"), [(2, "; tried: compiled 2 times instead of 4"), (4, "")]
+)
+def test_symbols_for_all_sizes_are_offered_where_they_helped(times: int, words: str) -> None:
+    lines = [*compiled("0/0", STEP)]
+    for number in range(1, 4):
+        guard = f"tensor 'x' size mismatch at index 0. expected 8, actual {8 + number}"
+        lines += [rejected(f"0/{number}", guard, call=number)]
+        lines += compiled(f"0/{number}", STEP, call=number)
+    count = CodeCount(code=code(STEP), times=times)
+    against = trial(name=ALL_SIZES.name, breaks=(), counts=(count,))
+
+    found = tried(*lines, trials=(against,), line=written.STEP_DEF)
+
+    assert words in found.fix
+    assert bool(found.fix) is bool(words)
+
+
+def test_what_is_no_setting_keeps_its_comment() -> None:
+    assert tried_or_not("x = x.contiguous()", {}, "before the call") == "before the call"
+    assert tried_or_not("torch._dynamo.config.recompile_limit = 9", {}, "one each") == "one each"
+    assert tried_or_not(CODE, {}, "") == "not tried"
+    assert tried_or_not(CODE, {SCALARS: "tried: 1 graph"}, "a guess") == "tried: 1 graph"
