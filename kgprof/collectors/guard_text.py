@@ -85,6 +85,8 @@ _TENSOR = re.compile(
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
 _HINT = "(HINT: "
+# torch 2.13, symbolic_shapes: a size of 0 or 1 that no line asks for
+_NOT_BY_THE_LINE = "the guard itself is not due user code"
 # a key of a dict may hold anything
 _CLOSED_OVER = re.compile(
     r"""guard on "(?P<name>[^"]+)"(?P<path>(?:\['[^']*'\]|\["[^"]*"\]|[\w.\[\]])*)"""
@@ -163,7 +165,7 @@ def _comment(reason: str, comment: str) -> dict[str, Any]:
     hint, used = _hint(line), _USED.match(comment)
     closed_over = _CLOSED_OVER.search(hint)
     return {
-        "used": _place(used) if used else None,
+        "used": _place(used) if used and _NOT_BY_THE_LINE not in line else None,
         "stack": tuple(_place(frame) for frame in _FRAME.finditer(reason)),
         "hint": hint,
         "switches": switches_in(line),

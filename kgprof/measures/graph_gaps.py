@@ -26,8 +26,8 @@ def between_graphs(
     Microseconds a step.
 
     A frame's region holds that of what goes on behind the break. From the end of the last graph
-    before that, or from the frame's start where nothing was captured before the break, without the
-    regions of other functions between them.
+    before that, without the regions of other functions between them. A break with no graph before
+    it is not measured: none was captured, or the backend does not mark that one in the trace.
     """
     trace = run.trace()
     if isinstance(trace, m.Skipped):
@@ -60,7 +60,9 @@ def between_graphs(
             continue
         until_ns = columns.start_ns[resumed]
         before = columns.end_ns[graphs[(called_in == outer) & (columns.end_ns[graphs] <= until_ns)]]
-        since_ns = before.max(initial=columns.start_ns[outer])
+        if not len(before):
+            continue
+        since_ns = before.max()
         others = (parent == outer) & (columns.start_ns >= since_ns) & (columns.start_ns < until_ns)
         spent_ns[step] += until_ns - since_ns - columns.duration_ns[others].sum()
         events += 1

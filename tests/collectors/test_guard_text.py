@@ -308,3 +308,11 @@ def test_a_size_behind_a_graph_break_is_told_without_torchs_name_for_it() -> Non
     assert in_words(guard) == (
         "size of the result of a graph break's line, dimension 0: expected ((47 + it) // 48) == 4"
     )
+
+
+def test_a_size_that_the_framework_sets_apart_has_no_line() -> None:
+    at = "  # return x + 1  # m.py:27 in forward "
+    hint = "(user code shown is first use of this value--the guard itself is not due user code)"
+
+    assert parse(f"0/1: 2 <= x.size()[0]{at}{hint}").used is None
+    assert parse(f"0/1: 2 <= x.size()[0]{at}").used is not None

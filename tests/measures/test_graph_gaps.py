@@ -78,22 +78,6 @@ def test_a_function_compiled_by_itself_between_the_two_is_not_the_breaks(tmp_pat
     assert found.value == 6.0
 
 
-def test_where_nothing_was_captured_before_the_break_it_counts_from_the_frames_start(
-    tmp_path: Path,
-) -> None:
-    events = [
-        step(0, 0, 90),
-        region(10, 50),
-        region(17, 20, "2/0"),
-        graph(18, 15, "## Call CompiledFxGraph abc ##"),
-    ]
-
-    found = cost(tmp_path, *events)
-
-    assert isinstance(found, m.FindingCost)
-    assert found.value == 7.0
-
-
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -107,8 +91,18 @@ def test_where_nothing_was_captured_before_the_break_it_counts_from_the_frames_s
             [step(0, 0, 90), *broken_call(200, line_us=4)],
             "no step of TRACE went through both graphs",
         ),
+        (
+            [step(0, 0, 90), region(10, 50), region(17, 20, "2/0"), graph(18, 15)],
+            "no step of TRACE went through both graphs",
+        ),
     ],
-    ids=["another backend", "no steps", "never resumed", "outside of the steps"],
+    ids=[
+        "another backend",
+        "no steps",
+        "never resumed",
+        "outside of the steps",
+        "no mark of a graph before the break",
+    ],
 )
 def test_what_was_not_seen_is_no_cost(
     tmp_path: Path, events: list[dict[str, Any]], reason: str
