@@ -158,11 +158,11 @@ def _judged(
 def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
     """One rule at most a function; what recompiled during warm-up is a note of its own."""
     if event.limit is None and not event.calls_known:
-        yield _finding(IN_STEADY_STATE, event, event.recompiles, UNKNOWN_CALLS, WARM_UP)
+        yield _finding(IN_STEADY_STATE, event, UNKNOWN_CALLS, WARM_UP)
     elif event.every_value_new:
-        yield _finding(UNBOUNDED, event, event.recompiles)
+        yield _finding(UNBOUNDED, event)
     elif event.limit is not None:
-        yield _finding(LIMIT_REACHED, event, event.recompiles)
+        yield _finding(LIMIT_REACHED, event)
     else:
         yield from _of_breaks(event)
         yield from _of_guards(event)
@@ -173,7 +173,7 @@ def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
     cause, and has a finding of its own."""
     returned = [recompile for recompile in event.recompiles if recompile.returned_by]
     for same in grouped(returned, lambda recompile: recompile.returned_by):
-        yield _finding(IN_STEADY_STATE, event, same, apart=AFTER_A_BREAK)
+        yield _finding(IN_STEADY_STATE, _only(event, same), apart=AFTER_A_BREAK)
 
 
 def _of_guards(event: RecompiledFunction) -> Iterator[m.Finding]:
@@ -188,70 +188,77 @@ def _of_guards(event: RecompiledFunction) -> Iterator[m.Finding]:
         else:
             again.append(recompile)
     if again:
-        yield _finding(IN_STEADY_STATE, event, again)
+        yield _finding(IN_STEADY_STATE, _only(event, again))
     if once:
         apart = "once" if again else ""
-        note = _finding(IN_STEADY_STATE, event, once, apart=apart)
+        note = _finding(IN_STEADY_STATE, _only(event, once), apart=apart)
         yield replace(note, level=m.Level.NOTE, one_off=True)
     if before:
-        yield _finding(IN_STEADY_STATE, event, before, _first_calls(event, before), WARM_UP)
+        early = _only(event, before)
+        yield _finding(IN_STEADY_STATE, early, _first_calls(early), WARM_UP)
 
 
-def _first_calls(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """Which first calls these recompiles came in."""
-    if all(each.call < event.steady_from for each in recompiles):
+def _only(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> RecompiledFunction:
+    """The function with those of its recompiles that one finding is about."""
+    return replace(event, recompiles=tuple(recompiles))
+
+
+def _first_calls(event: RecompiledFunction) -> str:
+    """Which first calls its recompiles came in."""
+    if all(each.call < event.steady_from for each in event.recompiles):
         return ", during warm-up"
-    if all(each.begins for each in recompiles):
+    if all(each.begins for each in event.recompiles):
         return ", each in the first steps of its module"
     return ", during warm-up or in the first steps of its module"
 
 
-# ---------------------------------------------------------------- a finding
+# ---------------------------------------------------------------- a finding of all its recompiles
 
 
 def _finding(
-    rule: m.Rule,
-    event: RecompiledFunction,
-    recompiles: Sequence[Recompile],
-    first_calls: str = "",
-    apart: str = "",
+    rule: m.Rule, event: RecompiledFunction, first_calls: str = "", apart: str = ""
 ) -> m.Finding:
     """``first_calls``: which of them, that end; such a finding is a note, as is what a graph break
     causes, which has a finding of its own. ``apart``: what tells it from another finding of the
     same rule and function."""
-    guards = [recompile.guard for recompile in recompiles]
-    if not guards and event.limit is not None:
-        guards += event.limit.rejected[:1]
+    guards = _guards(event)
     identity = [event.identity]
     if apart:
         identity.insert(0, apart)
     if apart not in (WARM_UP, AFTER_A_BREAK):
         identity += sorted({guard.kind for guard in guards})
     level = rule.level
-    if first_calls or _returned_by_breaks(recompiles):
+    breaks = [each.returned_by for each in event.recompiles if each.returned_by]
+    if first_calls or len(breaks) == len(event.recompiles) > 0:
         level = m.Level.NOTE
-    times = f"{_times(event, recompiles)}{first_calls}{_because_of_break(event, recompiles)}"
-    why = f"{_why(event, recompiles)}{_at_the_limit(event)}"
-    detail = _detail(event, recompiles, guards)
+    detail = _detail(event)
     return finding(
         rule,
-        replace(event, location=_location(event, recompiles)),
-        f"{event.name} recompiled {times}: {why}{in_vain(event.tried, detail)}",
+        replace(event, location=_location(event)),
+        f"{event.name} recompiled {_times(event)}{first_calls}{_because_of(breaks, event)}: "
+        f"{_why(event)}{_at_the_limit(event)}{in_vain(event.tried, detail)}",
         *identity,
         level=level,
         library=_shown_library(event),
-        count=max(1, len(recompiles)),
-        related=_related(event, recompiles),
+        count=max(1, len(event.recompiles)),
+        related=_related(event),
         detail=detail,
-        cost=_cost(recompiles),
-        fix=_advice(event, recompiles, rule, apart),
+        cost=_cost(event.recompiles),
+        fix=_advice(rule, event, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
     )
 
 
-def _location(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> m.Location | None:
+def _guards(event: RecompiledFunction) -> Sequence[Guard]:
+    """What its recompiles failed on; without any, the call that the limit stood against."""
+    if event.limit is not None and not event.recompiles:
+        return event.limit.rejected[:1]
+    return [recompile.guard for recompile in event.recompiles]
+
+
+def _location(event: RecompiledFunction) -> m.Location | None:
     """Of a library's function the line of the project that called it each time, if it is one."""
-    lines = {recompile.call_site for recompile in recompiles}
+    lines = {recompile.call_site for recompile in event.recompiles}
     if event.is_of_library and len(lines) == 1:
         return lines.pop() or event.location
     return event.location
@@ -265,41 +272,35 @@ def _shown_library(event: RecompiledFunction) -> m.PackageLine | None:
     return library
 
 
-def _returned_by_breaks(recompiles: Sequence[Recompile]) -> bool:
-    """Whether the lines of graph breaks returned what each of them failed on."""
-    return bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
+def _times(event: RecompiledFunction) -> str:
+    words = plural(len(event.recompiles), "time")
+    if event.recompiles and event.calls_known:
+        words += f" {in_steps({recompile.call for recompile in event.recompiles})}"
+    seconds = known_s(event.recompiles)
+    if seconds:
+        words += f", {sum(seconds):.2f} s"
+    return words
 
 
-def _because_of_break(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+def _because_of(breaks: Sequence[m.Location], event: RecompiledFunction) -> str:
     """Names the lines of the breaks, which lie in the file of the function itself."""
-    breaks = [recompile.returned_by for recompile in recompiles if recompile.returned_by]
     if not breaks:
         return ""
     lines = dict.fromkeys(str(place.line) for place in breaks)
     words = f"because of the graph break at line {', '.join(lines)}"
     if event.library:
-        words = f"{words} of {event.library.file}"
-    if len(breaks) < len(recompiles):
-        words = f"in part {words}"
+        words += f" of {event.library.file}"
+    if len(breaks) < len(event.recompiles):
+        return f", in part {words}"
     return f", {words}"
 
 
-def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    words = plural(len(recompiles), "time")
-    if recompiles and event.calls_known:
-        words = f"{words} {in_steps({recompile.call for recompile in recompiles})}"
-    seconds = known_s(recompiles)
-    if seconds:
-        words = f"{words}, {sum(seconds):.2f} s"
-    return words
-
-
-def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+def _why(event: RecompiledFunction) -> str:
     """What failed, the first guard on each thing and dimension, with the line that used its
     value."""
-    if not recompiles:
-        return event.limit.words if event.limit else "torch gave no reason"
-    firsts = [same[0] for same in grouped(recompiles, lambda each: cause_of(each.guard))]
+    if event.limit is not None and not event.recompiles:
+        return event.limit.words
+    firsts = [same[0] for same in grouped(event.recompiles, lambda each: cause_of(each.guard))]
     # what the line of a break holds is told where it comes from, if that is known
     told = {_change(each.guard) for each in firsts if not each.guard.is_held}
     words: dict[str, None] = {}
@@ -320,7 +321,7 @@ def _at_the_limit(event: RecompiledFunction) -> str:
         return ""
     words = "; torch's limit was reached"
     if event.calls_known:
-        words = f"{words} {in_steps([event.limit.call])}{_eager_calls(event.limit)}"
+        words += f" {in_steps([event.limit.call])}{_eager_calls(event.limit)}"
     if event.wraps:
         words += "; everything that is called through this wrapper of torch's shares the limit"
     return words
@@ -341,24 +342,22 @@ def _eager_calls(limit: LimitReached) -> str:
     return f"; {limit.eager_calls:,} of its {calls} from there on ran eagerly{which}"
 
 
-def _detail(
-    event: RecompiledFunction, recompiles: Sequence[Recompile], guards: Sequence[Guard]
-) -> str:
+def _detail(event: RecompiledFunction) -> str:
     """torch's own sentence for each, one a line, and below them its hints."""
     lines = []
-    for recompile in recompiles:
+    for recompile in event.recompiles:
         call = f"{step_name(recompile.call)}, " if event.calls_known else ""
         lines.append(f"{call}{recompile.compile_id}: {recompile.guard.text}")
-    lines += dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint)
+    lines += dict.fromkeys(f"Hint: {guard.hint}" for guard in _guards(event) if guard.hint)
     return "\n".join(lines)
 
 
-def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
+def _related(event: RecompiledFunction) -> tuple[m.Location, ...]:
     """The break that a value came from, the lines that used one, the calls that recompiled. A break
     in a library is no place of the project."""
-    places = [recompile.returned_by for recompile in recompiles if not event.library]
-    places += [recompile.used for recompile in recompiles]
-    places += [recompile.call_site for recompile in recompiles]
+    places = [each.returned_by for each in event.recompiles if not event.library]
+    places += [each.used for each in event.recompiles]
+    places += [each.call_site for each in event.recompiles]
     return tuple(dict.fromkeys(place for place in places if place))
 
 
@@ -376,31 +375,30 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     )
 
 
-def _advice(
-    event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str
-) -> str:
+def _advice(rule: m.Rule, event: RecompiledFunction, apart: str) -> str:
     """The remedy for what failed; at the limit, if there is none or the modules that share the code
     have parameters of several sizes, room for all of these."""
     if apart == WARM_UP and event.calls_known:
         return ""
-    room = ""
-    if rule is LIMIT_REACHED and event.limit is not None:
-        room = room_for_all(event.limit.modules)
-    if room and are_of_parameters([recompile.guard for recompile in recompiles]):
+    if rule is not LIMIT_REACHED or event.limit is None:
+        return _fix(event)
+    room = room_for_all(event.limit.modules)
+    if room and are_of_parameters([recompile.guard for recompile in event.recompiles]):
         return room
-    return _fix(event, recompiles) or room
+    return _fix(event) or room
 
 
-def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+def _fix(event: RecompiledFunction) -> str:
     """For the cause of most of the recompiles, and of half of them at least: a fix for another one
     would leave most of them. What it leaves is said."""
-    if not recompiles:
-        return event.limit.fix if event.limit else ""
-    causes = Counter(each.fix or cause_of(each.guard) for each in recompiles)
+    if event.limit is not None and not event.recompiles:
+        return event.limit.fix
+    causes = Counter(each.fix or cause_of(each.guard) for each in event.recompiles)
     most = max(causes.values())
-    if 2 * most < len(recompiles):
+    if 2 * most < len(event.recompiles):
         return ""
-    for recompile in recompiles:
-        if recompile.fix and causes[recompile.fix] == most:
-            return f"{recompile.fix}{'; other causes may stay' if len(causes) > 1 else ''}"
+    for fix, times in causes.items():
+        if isinstance(fix, str) and times == most:
+            alone = "; other causes may stay" if len(causes) > 1 else ""
+            return f"{fix}{alone}"
     return ""

@@ -21,6 +21,7 @@ from kgprof.collectors.guard_text import (
 )
 from kgprof.reading.dynamo_settings import ALL_SIZES
 from kgprof.reading.source_text import LAMBDA
+from kgprof.wording import clause
 
 
 class Cause(m.Model):
@@ -64,8 +65,43 @@ class Cause(m.Model):
         return name_of(self.guard)
 
     @property
-    def expected(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(guard.expected for guard in self.guards if guard.expected))
+    def short(self) -> str:
+        """The function's name without its class; a lambda has none."""
+        name = self.function.rpartition(".")[2]
+        if name == LAMBDA:
+            return "..."
+        return name
+
+    @property
+    def key(self) -> str:
+        """Of an optimizer's setting."""
+        found = param_group(self.guard)
+        if found is None:
+            return ""
+        return found["key"]
+
+    @property
+    def dtype(self) -> str:
+        """A dtype for all calls: of floating ones that of the first graph, of integers the widest.
+
+        There is none for both, and none for bool, int8 and uint8: a mask, a quantised value or the
+        brightness of a pixel means something else as a number of another kind.
+        """
+        names = [name for guard in self.guards for name in (guard.expected, guard.actual) if name]
+        known = [_DTYPES.get(name, "") for name in names]
+        if names and all("float" in name for name in known):
+            return known[0]
+        if names and set(known) <= set(_INTEGERS):
+            return max(known, key=_INTEGERS.index)
+        return ""
+
+    @property
+    def device(self) -> str:
+        """torch's name for the device that the rejected code was compiled for: "cpu", "cuda"."""
+        names = devices_of(self.guard.expected)
+        if len(names) != 1 or "Meta" in names:  # a tensor there has no data
+            return ""
+        return names.pop().lower()
 
 
 def name_of(guard: Guard) -> str:
@@ -82,34 +118,36 @@ def _written(source: str) -> str:
     return MEMBER.sub(r".\1", found[1] + found[2] if found else source)
 
 
+# What to write for a cause: a text with fields of the Cause ``c``, or what makes it.
+_Text = str | Callable[[Cause], str]
+
+
 class Remedy(m.Model):
     """``code`` is what to write and ``effect`` what it changes."""
 
     name: str
     holds: Callable[[Cause], bool]
-    code: Callable[[Cause], str]
-    effect: Callable[[Cause], str]
-
-
-def remedy_of(cause: Cause) -> Remedy | None:
-    return next((remedy for remedy in REMEDIES if _can_be_written(remedy, cause)), None)
-
-
-def _can_be_written(remedy: Remedy, cause: Cause) -> bool:
-    """Whether it holds and names nothing that only a library's function has."""
-    if not remedy.holds(cause):
-        return False
-    source = cause.guard.source
-    return not (cause.library and source and source in remedy.code(cause))
+    code: _Text
+    effect: _Text
 
 
 def as_code(cause: Cause) -> str:
-    """One line of code and, behind ``#``, what it changes; empty where no remedy is known."""
-    remedy = remedy_of(cause)
-    if remedy is None:
-        return ""
-    code = remedy.code(cause)
-    return f"{code}  # {tried_or_not(code, cause.tried, remedy.effect(cause))}"
+    """One line of code and, behind ``#``, what it changes; empty where no remedy is known. None
+    names what only a library's function has."""
+    source = cause.guard.source
+    for remedy in REMEDIES:
+        if remedy.holds(cause):
+            code = _filled(remedy.code, cause)
+            if not (cause.library and source and source in code):
+                effect = _filled(remedy.effect, cause)
+                return f"{code}  # {tried_or_not(code, cause.tried, effect)}"
+    return ""
+
+
+def _filled(text: _Text, cause: Cause) -> str:
+    if isinstance(text, str):
+        return text.format(c=cause)
+    return text(cause)
 
 
 _MOST_ENTRIES = 256  # accumulated_recompile_limit, if the program does not set it
@@ -168,15 +206,19 @@ def _dimensions(sizes: Sequence[InputSize]) -> str:
 
 def _effect_of_marks(cause: Cause) -> str:
     sizes = sorted(sizes_of(cause.guards))
-    known = all(each.is_symbol for each in cause.together)
-    when = "" if _sizes_made_dynamic(cause) == _ALL_SIZES else "before the first call"
-    unless = "" if known else "unless a line needs a size as a number, or loops over the tensor"
-    conditions = ", ".join(each for each in (when, unless) if each)
-    apart = " and ".join(str(size) for size in sizes if size < 2)
-    apart = f"; torch compiles for {apart} apart" if apart else ""
-    before = f"{conditions}; " if conditions else ""
-    effect = cause.tried.get(ALL_SIZES.name) or NOT_TRIED
-    return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}; {effect}"
+    apart = [str(size) for size in sizes if size < 2]
+    conditions = []
+    if _sizes_made_dynamic(cause) != _ALL_SIZES:
+        conditions.append("before the first call")
+    if not all(each.is_symbol for each in cause.together):
+        conditions.append("unless a line needs a size as a number, or loops over the tensor")
+    parts = (
+        ", ".join(conditions),
+        f"sizes such as {', '.join(map(str, sizes))}",
+        clause("torch compiles for ", " and ".join(apart), " apart"),
+        cause.tried.get(ALL_SIZES.name) or NOT_TRIED,
+    )
+    return "; ".join(filter(None, parts))
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
@@ -254,10 +296,6 @@ def _is_of_the_model(guard: Guard) -> bool:
     return MEMBER.search(guard.source) is not None or guard.source.endswith("._modules")
 
 
-def _is_of_parameter(cause: Cause) -> bool:
-    return are_of_parameters(cause.guards)
-
-
 def are_of_parameters(guards: Sequence[Guard]) -> bool:
     """Tell whether one of them is on the size of a parameter, as torch's hint says."""
     return any(_STATIC_PARAMETER in switch for guard in guards for switch in guard.switches)
@@ -280,25 +318,10 @@ def _switch(name: str) -> Callable[[Cause], str]:
     return code
 
 
-def _value(cause: Cause) -> str:
-    return cause.guard.expected
-
-
-def _short(cause: Cause) -> str:
-    """The function's name without its class; a lambda has none."""
-    name = cause.function.rpartition(".")[2]
-    return "..." if name == LAMBDA else name
-
-
 def _is_torchs_optimizer(cause: Cause) -> bool:
     """Whether a step of torch's own was compiled; AdamW has that of Adam."""
     owner = cause.function.rpartition(".")[0].rpartition(".")[2]
     return cause.library and owner in _OPTIMIZERS
-
-
-def _key(cause: Cause) -> str:
-    found = param_group(cause.guard)
-    return found["key"] if found else ""
 
 
 def _partial(cause: Cause) -> re.Match[str] | None:
@@ -314,28 +337,8 @@ def keys_of(guards: Sequence[Guard]) -> list[str]:
 def _all_options(cause: Cause) -> str:
     keys = keys_of(cause.guards)
     if cause.is_rest:
-        return f"{_short(cause)}({', '.join(('...', *(f'{key[1:-1]}=...' for key in keys)))})"
+        return f"{cause.short}({', '.join(('...', *(f'{key[1:-1]}=...' for key in keys)))})"
     return f"{cause.name} = {{{', '.join(f'{key}: ...' for key in keys)}, **{cause.name}}}"
-
-
-def _dtype(cause: Cause) -> str:
-    """A dtype for all calls: of floating ones that of the first graph, of integers the widest.
-
-    There is none for both, and none for bool, int8 and uint8: a mask, a quantised value or the
-    brightness of a pixel means something else as a number of another kind.
-    """
-    names = [name for guard in cause.guards for name in (guard.expected, guard.actual) if name]
-    known = [_DTYPES.get(name, "") for name in names]
-    if all("float" in name for name in known):
-        return known[0] if known else ""
-    return max(known, key=_INTEGERS.index) if set(known) <= set(_INTEGERS) else ""
-
-
-def _device(cause: Cause) -> str:
-    """torch's name for the device that the rejected code was compiled for: "cpu", "cuda"."""
-    names = devices_of(cause.guard.expected)
-    name = next(iter(names)).lower() if len(names) == 1 else ""
-    return "" if name == "meta" else name  # a tensor there has no data
 
 
 def _fewest_dimensions(cause: Cause) -> int:
@@ -369,7 +372,7 @@ def _is_kept(cause: Cause) -> bool:
     """Whether a number is no argument: a global, a float attribute, or a variable of a function
     around."""
     if _ATTRIBUTE.fullmatch(cause.name):
-        return bool(cause.guard.variable or _FLOAT.fullmatch(_value(cause)))
+        return bool(cause.guard.variable or _FLOAT.fullmatch(cause.guard.expected))
     is_variable = cause.name.isidentifier() and (_is_global(cause) or cause.is_argument is False)
     return is_variable or (bool(cause.guard.variable) and not _is_global(cause))
 
@@ -379,17 +382,13 @@ def _is_passed(cause: Cause) -> bool:
     return bool(cause.is_argument) and cause.name.isidentifier()
 
 
-def _one(text: str) -> Callable[[Cause], str]:
-    return lambda cause: text
-
-
 # The first that holds is offered.
 REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="models_in_turn",
         holds=lambda c: c.in_turn and _is_of_the_model(c.guard),
-        code=_one("torch.compiler.reset()"),
-        effect=_one(
+        code="torch.compiler.reset()",
+        effect=(
             "before each new model: what is compiled for the earlier ones counts against one limit"
         ),
     ),
@@ -398,38 +397,38 @@ REMEDIES: tuple[Remedy, ...] = (
         # torch names the switch of a module that is a global, too; tried: it changes nothing there
         holds=lambda c: _helps(c, STATIC_INT, guess=not _is_global(c) and c.only_computed),
         code=_switch(STATIC_INT),
-        effect=lambda c: (
-            f"before the first call: {c.name} becomes an input, and one graph serves its values "
+        effect=(
+            "before the first call: {c.name} becomes an input, and one graph serves its values "
             "from 2 on"
         ),
     ),
     Remedy(
         name="float_lr",
         # an optimizer of the owner's own may need a number
-        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and _is_torchs_optimizer(c),
-        code=_one("lr=torch.tensor(...)"),
-        effect=_one(
+        holds=lambda c: is_number(c.guard) and c.key == "lr" and _is_torchs_optimizer(c),
+        code="lr=torch.tensor(...)",
+        effect=(
             "where the optimizer is made, without foreach=True: a scheduler then changes a tensor, "
             'and no guard depends on its value; to set it by hand, group["lr"].fill_(...)'
         ),
     ),
     Remedy(
         name="cycled_betas",
-        holds=lambda c: _key(c) in ("betas", "momentum") and bool(c.scheduler),
-        code=lambda c: f"{c.scheduler}(..., cycle_momentum=False)",
-        effect=lambda c: f"if the training may do without: {_key(c)} then stays a constant",
+        holds=lambda c: c.key in ("betas", "momentum") and bool(c.scheduler),
+        code="{c.scheduler}(..., cycle_momentum=False)",
+        effect="if the training may do without: {c.key} then stays a constant",
     ),
     Remedy(
         name="partial",
         holds=lambda c: _partial(c) is not None and _is_tensor_instead(c),
-        code=lambda c: f"functools.partial(..., {c.name}=torch.tensor({c.name}))",
-        effect=_one(f"{_DOUBLE}: torch takes a number in a partial for a constant"),
+        code="functools.partial(..., {c.name}=torch.tensor({c.name}))",
+        effect=f"{_DOUBLE}: torch takes a number in a partial for a constant",
     ),
     Remedy(
         name="kept_number",
         holds=lambda c: _is_kept(c) and _is_tensor_instead(c),
-        code=lambda c: f"{c.name} = torch.tensor(...)",
-        effect=_one(
+        code="{c.name} = torch.tensor(...)",
+        effect=(
             f"wherever it gets a number, {_DOUBLE}: torch takes one from outside the arguments for "
             "a constant, a tensor is an input"
         ),
@@ -437,14 +436,14 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="number_or_tensor",
         holds=lambda c: c.of_many_types and c.only_computed and _is_passed(c),
-        code=lambda c: f"{_short(c)}(..., {c.name}=torch.as_tensor({c.name}, dtype=...))",
-        effect=_one("a tensor of one dtype in every call: torch compiles for each type"),
+        code="{c.short}(..., {c.name}=torch.as_tensor({c.name}, dtype=...))",
+        effect="a tensor of one dtype in every call: torch compiles for each type",
     ),
     Remedy(
         name="float_argument",
         holds=lambda c: _is_passed(c) and _is_tensor_instead(c),
-        code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
-        effect=_one(f"{_DOUBLE}: it is an input of the graph, a number is a constant of it"),
+        code="{c.short}(..., {c.name}=torch.tensor({c.name}))",
+        effect=f"{_DOUBLE}: it is an input of the graph, a number is a constant of it",
     ),
     Remedy(
         name="compared_argument",
@@ -453,16 +452,14 @@ REMEDIES: tuple[Remedy, ...] = (
             and _is_text_or_enum(c.guard)
             and (c.values > 2 or c.guard.kind == "identity")  # of an object torch names no value
         ),
-        code=lambda c: f"{_short(c)}(..., {c.comparison})",
-        effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
+        code="{c.short}(..., {c.comparison})",
+        effect="pass the answer instead of {c.name}: two graphs at most",
     ),
     Remedy(
         name="function_argument",
         holds=lambda c: c.guard.kind == "identity" and bool(c.is_argument and c.returned),
-        code=lambda c: f"{c.name}({_short(c)}(...))",
-        effect=lambda c: (
-            f"call it on the result, outside: the compiled part no longer depends on {c.name}"
-        ),
+        code="{c.name}({c.short}(...))",
+        effect="call it on the result, outside: the compiled part no longer depends on {c.name}",
     ),
     Remedy(
         name="changing_options",
@@ -481,9 +478,9 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="list_that_only_grows",
         holds=lambda c: c.guard.kind == "length" and c.only_grows,
-        code=lambda c: f"{c.name}.append(...)",
-        effect=lambda c: (
-            f"after the call of {_short(c)}, with what it returns (return it, too, where it does "
+        code="{c.name}.append(...)",
+        effect=(
+            "after the call of {c.short}, with what it returns (return it, too, where it does "
             "not): it compiles for each length of a list that it appends to"
         ),
     ),
@@ -499,13 +496,13 @@ REMEDIES: tuple[Remedy, ...] = (
         name="swapped_rank",
         holds=lambda c: _helps(c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"),
         code=_switch(_STATIC_PARAMETER),
-        effect=_one("before the first call: sizes of parameters may then become dynamic"),
+        effect="before the first call: sizes of parameters may then become dynamic",
     ),
     Remedy(
         name="made_static",
         holds=lambda c: c.not_static != "" and _is_size(c) and not c.is_constant,
-        code=lambda c: c.not_static,
-        effect=_one(
+        code="{c.not_static}",
+        effect=(
             "without dynamic=False torch makes a size dynamic once it changes, unless a line needs "
             f"it as a number; {NOT_TRIED}"
         ),
@@ -515,7 +512,7 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: (
             not c.modules
             and _is_size(c)
-            and not _is_of_parameter(c)
+            and not are_of_parameters(c.guards)
             and not c.with_parameter
             and not c.is_constant
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
@@ -529,36 +526,35 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: (
             c.is_constant and c.constant_at is not None and _is_passed(c) and not c.wraps
         ),
-        code=lambda c: f"{c.name} = torch.nn.functional.pad({c.name}, ...)",
-        effect=lambda c: (
+        code="{c.name} = torch.nn.functional.pad({c.name}, ...)",
+        effect=(
             "before the call, to few sizes, if what is added changes no result: line "
-            f"{c.constant_at.line if c.constant_at else 0} makes a constant of each size, so it "
-            "cannot be dynamic"
+            "{c.constant_at.line} makes a constant of each size, so it cannot be dynamic"
         ),
     ),
     Remedy(
         name="strides",
         holds=lambda c: c.guard.kind == "stride" and _is_passed(c),
-        code=lambda c: f"{c.name} = {c.name}.contiguous()",
-        effect=lambda c: (
-            f"before the call, if it only reads {c.name}: one layout for all calls; where that "
+        code="{c.name} = {c.name}.contiguous()",
+        effect=(
+            "before the call, if it only reads {c.name}: one layout for all calls; where that "
             "dimension has size 1, .clone(memory_format=torch.contiguous_format)"
         ),
     ),
     Remedy(
         name="dtype",
-        holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and _is_passed(c),
-        code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
-        effect=lambda c: (
-            f"before the call, if it only reads {c.name} and its results may have this dtype, too: "
+        holds=lambda c: c.guard.kind == "dtype" and bool(c.dtype) and _is_passed(c),
+        code="{c.name} = {c.name}.to(torch.{c.dtype})",
+        effect=(
+            "before the call, if it only reads {c.name} and its results may have this dtype, too: "
             "one for all calls"
         ),
     ),
     Remedy(
         name="grad_mode",
         holds=lambda c: c.guard.kind == "grad-mode" and not other_settings(c.guard),
-        code=_one("with torch.no_grad(): ..."),
-        effect=_one(
+        code="with torch.no_grad(): ...",
+        effect=(
             "or torch.inference_mode(), as in the loop: one such call of its sizes before it, in "
             "eval() if that is how it is called, and one with gradients, if these may draw random "
             "numbers and count in a BatchNorm: both graphs are then made in the warm-up"
@@ -569,9 +565,9 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: (
             c.guard.kind == "value" and c.guard.source.endswith(".training") and bool(c.switched)
         ),
-        code=lambda c: f"{c.switched}.eval()",
-        effect=lambda c: (
-            f"before the loop, with one call, and then {c.switched}.train() with another, if that "
+        code="{c.switched}.eval()",
+        effect=(
+            "before the loop, with one call, and then {c.switched}.train() with another, if that "
             "may draw random numbers and count in a BatchNorm: both graphs are then made in the "
             "warm-up"
         ),
@@ -579,16 +575,14 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="requires_grad",
         holds=lambda c: c.guard.kind == "requires-grad" and _is_passed(c),
-        code=lambda c: f"{c.name} = {c.name}.detach()",
-        effect=lambda c: (
-            f"before the call, if no gradient of {c.name} is needed: one graph for all"
-        ),
+        code="{c.name} = {c.name}.detach()",
+        effect="before the call, if no gradient of {c.name} is needed: one graph for all",
     ),
     Remedy(
         name="device",
-        holds=lambda c: c.guard.kind == "device" and bool(_device(c)) and _is_passed(c),
-        code=lambda c: f'{c.name} = {c.name}.to("{_device(c)}")',
-        effect=lambda c: f"before the call, if it only reads {c.name}: one device for all calls",
+        holds=lambda c: c.guard.kind == "device" and bool(c.device) and _is_passed(c),
+        code='{c.name} = {c.name}.to("{c.device}")',
+        effect="before the call, if it only reads {c.name}: one device for all calls",
     ),
     Remedy(
         name="rank",
@@ -608,10 +602,8 @@ REMEDIES: tuple[Remedy, ...] = (
             and _is_passed(c)
             and not any("<class" in each.expected + each.actual for each in c.guards)
         ),
-        code=lambda c: f"{c.name} = ... if {c.name} is None else {c.name}",
-        effect=_one(
-            "before the call: in place of None a tensor that changes no result, if there is one"
-        ),
+        code="{c.name} = ... if {c.name} is None else {c.name}",
+        effect="before the call: in place of None a tensor that changes no result, if there is one",
     ),
     Remedy(
         name="aliased",
@@ -625,20 +617,20 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="autocast",
         holds=lambda c: is_switched(c.guard) and not other_settings(c.guard),
-        code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
-        effect=_one("around every call, or around none: torch compiles for each"),
+        code="with torch.autocast(...): {c.short}(...)",
+        effect="around every call, or around none: torch compiles for each",
     ),
     Remedy(
         name="threads",
         holds=lambda c: c.guard.kind == "global-state" and bool(_setter(c)),
         code=_setter,
-        effect=_one("once, before the first call: torch compiles for each setting"),
+        effect="once, before the first call: torch compiles for each setting",
     ),
     Remedy(
         name="two_backends",
         holds=lambda c: c.guard.kind == "backend",
-        code=lambda c: f"compiled = torch.compile({_short(c)}, ...)",
-        effect=_one(
+        code="compiled = torch.compile({c.short}, ...)",
+        effect=(
             "once for each object, and all with the same arguments: torch compiles for each backend"
         ),
     ),

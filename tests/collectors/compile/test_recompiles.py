@@ -613,9 +613,12 @@ def test_the_fix_of_the_rarer_of_two_causes_is_not_offered() -> None:
     (event,) = collected(*lines)
 
     assert [bool(each.fix) for each in event.recompiles] == [True, False, False]
-    assert recompiles._fix(event, event.recompiles) == ""
-    assert recompiles._fix(event, event.recompiles[:2]) == f"{FIX}; other causes may stay"
-    assert recompiles._fix(event, event.recompiles[:1]) == FIX
+    assert recompiles._fix(event) == ""
+    assert (
+        recompiles._fix(recompiles._only(event, event.recompiles[:2]))
+        == f"{FIX}; other causes may stay"
+    )
+    assert recompiles._fix(recompiles._only(event, event.recompiles[:1])) == FIX
 
 
 def described(compile_id: str, number: int, source: str, *sizes: int, **more: Any) -> list[Any]:
@@ -1659,7 +1662,7 @@ def test_each_thing_that_failed_is_named() -> None:
 
     (event,) = collected(*lines)
 
-    assert recompiles._why(event, event.recompiles) == (
+    assert recompiles._why(event) == (
         "value of name: expected 'a'; value of scale: expected 2.0; value of depth: expected 3 "
         "and 1 more"
     )
