@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "kgprof"
 LONGEST = (
     "tests/programs/",
     "tests/test_cli.py",
-    "tests/record/test_script",
+    "tests/record/passes/test_script",
     "tests/collectors/compile/test_remedies.py",
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",

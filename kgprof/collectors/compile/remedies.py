@@ -15,6 +15,7 @@ from kgprof.collectors.guard_text import (
     Guard,
     aliased,
     devices_of,
+    is_condition,
     is_switched,
     of_array,
     other_settings,
@@ -515,6 +516,8 @@ REMEDIES: tuple[Remedy, ...] = (
             and not are_of_parameters(c.guards)
             and not c.with_parameter
             and not c.is_constant
+            # what is compiled for a range of sizes already is split by the range, not by a size
+            and not any(map(is_condition, c.guards))
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
             and c.tried.get(ALL_SIZES.name, "nobody tried") != ""
         ),

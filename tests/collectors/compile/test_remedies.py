@@ -22,7 +22,7 @@ from kgprof.model import Finding, Level
 from kgprof.reading.source_text import SourceText
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-PROGRAMS = Path(__file__).parents[1] / "reports" / "programs"
+PROGRAMS = Path(__file__).parents[2] / "reports" / "programs"
 CALLS = 20
 SETTINGS = (
     "allow_unspec_int_on_nn_module",

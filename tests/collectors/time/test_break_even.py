@@ -13,7 +13,7 @@ from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 UNKNOWN = Skipped(reason="not in this test")
 
 
