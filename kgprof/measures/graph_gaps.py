@@ -25,9 +25,10 @@ def between_graphs(
     """``broken``: the ids of each frame that met the break, and of those that go on behind it.
     Microseconds a step.
 
-    A frame's region holds that of what goes on behind the break. From the end of the last graph
-    before that, without the regions of other functions between them. A break with no graph before
-    it is not measured: none was captured, or the backend does not mark that one in the trace.
+    A frame's region holds that of what goes on behind the break; from the end of the last graph
+    before that. A break with no graph before it is not measured: none was captured, or the backend
+    does not mark it in the trace. Nor is one with another compiled function behind that graph,
+    which may be what broke it.
     """
     trace = run.trace()
     if isinstance(trace, m.Skipped):
@@ -60,14 +61,14 @@ def between_graphs(
             continue
         until_ns = columns.start_ns[resumed]
         before = columns.end_ns[graphs[(called_in == outer) & (columns.end_ns[graphs] <= until_ns)]]
-        if not len(before):
-            continue
-        since_ns = before.max()
+        since_ns = before.max(initial=0)
         others = (parent == outer) & (columns.start_ns >= since_ns) & (columns.start_ns < until_ns)
-        spent_ns[step] += until_ns - since_ns - columns.duration_ns[others].sum()
+        if not since_ns or others.any():
+            continue
+        spent_ns[step] += until_ns - since_ns
         events += 1
     if not events:
-        return m.Skipped("no step of TRACE went through both graphs")
+        return m.Skipped("TRACE has no step with nothing but the break between two graphs")
     each_us = spent_ns / 1000
     return m.FindingCost(
         # the mean, if most steps do not go there

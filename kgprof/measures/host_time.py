@@ -135,8 +135,8 @@ BACKWARD_SPANS = ("autograd::engine::evaluate_function",)
 # not called by autograd.grad or torch.func.grad, which return it
 ACCUMULATES = "torch::autograd::AccumulateGrad"
 TO_THE_GPU = ("Memcpy HtoD",)
-# What is inside two of them belongs to the first: an optimizer's closure runs a forward and a
-# backward pass, and a backward pass may compute parts of the forward one again.
+# What is inside two of them belongs to the first: a backward pass may compute parts of the forward
+# one again.
 ORDER = (
     m.TrainingPhase.OPTIMIZER,
     m.TrainingPhase.DATA,
@@ -147,8 +147,8 @@ ORDER = (
 
 @m.skippable
 def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
-    """Of TRACE. Skipped where there is none, or where no optimizer and no backward pass ran in its
-    steps."""
+    """Of TRACE. Skipped where there is none, where no step of an optimizer is marked in it, as of a
+    compiled one, and where such a step runs a backward pass of its own, as in LBFGS's closure."""
     columns = m.known(run.trace()).columns
     work = run.once(launches.launched_in_trace)
     steps = timeline.profiler_steps(columns)
@@ -165,8 +165,13 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         m.TrainingPhase.FORWARD: operators
         | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
     }
-    if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
-        return m.Skipped("no optimizer and no backward pass ran in the traced steps")
+    stepping = columns.named(OPTIMIZER_SPANS[0]) & annotated
+    if not stepping.any():
+        return m.Skipped("TRACE marks no step of an optimizer: none ran, or it is compiled")
+    optimizers = timeline.owners(timeline.intervals_of(columns, np.flatnonzero(stepping)))
+    backward_ns = columns.start_ns[spans[m.TrainingPhase.BACKWARD]]
+    if (optimizers.at(backward_ns) != NOBODY).any():
+        return m.Skipped("the optimizer's step runs backward passes of its own")
     # Wall time of the steps, each moment counted once; the rest is Python between the operators.
     window = timeline.window_of(steps)
     taken = np.empty((0, 2), np.int64)

@@ -68,16 +68,6 @@ def test_the_gap_is_from_the_graphs_end_to_the_next_region(
     assert (found.unit, found.measured_in) == ("us/step", (m.PassName.TRACE,))
 
 
-def test_a_function_compiled_by_itself_between_the_two_is_not_the_breaks(tmp_path: Path) -> None:
-    # given: the frame calls another one, frame 1 for 10 us, where it broke
-    events = [step(0, 0, 90), *broken_call(10, line_us=16), region(33, 10, "1/0"), graph(34, 8)]
-
-    found = cost(tmp_path, *events)
-
-    assert isinstance(found, m.FindingCost)
-    assert found.value == 6.0
-
-
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -85,15 +75,19 @@ def test_a_function_compiled_by_itself_between_the_two_is_not_the_breaks(tmp_pat
         (broken_call(10, line_us=4), "marks no steps"),
         (
             [step(0, 0, 90), region(10, 50), graph(12, 5)],
-            "no step of TRACE went through both graphs",
+            "TRACE has no step with nothing but the break between two graphs",
         ),
         (
             [step(0, 0, 90), *broken_call(200, line_us=4)],
-            "no step of TRACE went through both graphs",
+            "TRACE has no step with nothing but the break between two graphs",
         ),
         (
             [step(0, 0, 90), region(10, 50), region(17, 20, "2/0"), graph(18, 15)],
-            "no step of TRACE went through both graphs",
+            "TRACE has no step with nothing but the break between two graphs",
+        ),
+        (
+            [step(0, 0, 90), *broken_call(10, line_us=16), region(33, 10, "1/0"), graph(34, 8)],
+            "TRACE has no step with nothing but the break between two graphs",
         ),
     ],
     ids=[
@@ -102,6 +96,7 @@ def test_a_function_compiled_by_itself_between_the_two_is_not_the_breaks(tmp_pat
         "never resumed",
         "outside of the steps",
         "no mark of a graph before the break",
+        "another function between them",
     ],
 )
 def test_what_was_not_seen_is_no_cost(

@@ -111,7 +111,23 @@ def test_what_trains_nothing_has_no_phases(name: str) -> None:
 
 
 @pytest.mark.parametrize("thread", [1, 2])
-@pytest.mark.parametrize("optimizers", [0, 1, 2])
+def test_a_closures_backward_is_not_the_optimizers_time(thread: int) -> None:
+    stepping = ("user_annotation", "Optimizer.step#LBFGS.step", 1, 100.0, 400.0, None)
+    backward = ("cpu_op", EVALUATES, thread, 200.0, 50.0, None)
+
+    assert isinstance(phases(written((stepping, backward))), Skipped)
+
+
+def test_a_compiled_optimizers_step_is_not_taken_for_a_forward_pass() -> None:
+    zeroed = ("user_annotation", "Optimizer.zero_grad#Adam.zero_grad", 1, 100.0, 10.0, None)
+    backward = ("cpu_op", EVALUATES, 1, 200.0, 50.0, None)
+    compiled = ("user_annotation", "Torch-Compiled Region: 0/0", 1, 300.0, 50.0, None)
+
+    assert isinstance(phases(written((zeroed, backward, compiled))), Skipped)
+
+
+@pytest.mark.parametrize("thread", [1, 2])
+@pytest.mark.parametrize("optimizers", [1, 2])
 @pytest.mark.parametrize("passes", [1, 2, 5])
 def test_backward_passes_before_one_optimizer_step_are_gradient_accumulation(
     passes: int, optimizers: int, thread: int

@@ -248,8 +248,10 @@ def _mended(
     )
     of_trainer = finding.fix and _fits(source, finding, trainer.get(finding.rule, ""))
     known = _known(finding, source, useless)
-    # What comes next may need the size, and torch then raises: untried, it is torch's own hint.
-    if known and (_DYNAMIC not in known or _DYNAMIC in tried):
+    # What comes next may need the size, and torch then raises; a recurrence is unrolled, and may
+    # take minutes to compile: untried, it is torch's own hint.
+    is_hint = any(name in known and name not in tried for name in (_DYNAMIC, _RNN))
+    if known and not is_hint:
         code, _, comment = known.partition("  # ")
         return replace(finding, fix=code + clause("  # ", tried_or_not(code, tried, comment)))
     fix = _of_guard(finding) or of_trainer or finding.fix

@@ -120,10 +120,10 @@ def tried_or_not(code: str, tried: Mapping[str, str], otherwise: str) -> str:
 
 
 def in_vain(tried: Mapping[str, str], text: str) -> str:
-    """What a sentence adds about the settings that torch names in ``text``, and that did not
-    help."""
+    """What a sentence adds about the settings that torch names in ``text`` and of which no trial
+    showed that they help: one may have been cut off by its time limit."""
     names = (name for name, effect in tried.items() if not effect and name in text)
-    return clause("; tried, and did not help: ", ", ".join(names))
+    return clause("; tried, and no help was seen: ", ", ".join(names))
 
 
 def _lines_of(finding: m.Finding) -> set[_Line]:

@@ -474,12 +474,16 @@ def test_no_rnn_is_traced_where_sequences_are_packed() -> None:
     packs = "from torch.nn.utils.rnn import pack_padded_sequence\n"
     found = replace(of_break(reason=reason), fix="")
 
-    def fix(text: str) -> str:
-        source = SourceText(written.sources(text))
-        return library_switches._mended(found, source, {}, set()).fix
+    def mended(text: str) -> Finding:
+        return library_switches._mended(found, SourceText(written.sources(text)), {}, set())
 
-    assert fix("").startswith("torch._dynamo.config.allow_rnn = True  # ")
-    assert fix(packs) == ""
+    def hints(finding: Finding) -> tuple[str, ...]:
+        assert finding.refusal is not None
+        return finding.refusal.cause.hints
+
+    assert mended("").fix == mended(packs).fix == ""
+    assert any(hint in each for each in hints(mended("")))
+    assert not any(hint in each for each in hints(mended(packs)))
 
 
 def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:

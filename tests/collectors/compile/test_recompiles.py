@@ -322,7 +322,7 @@ def test_a_size_is_marked_if_that_saves_a_graph(sizes: tuple[int, ...], line: st
 
 def test_a_size_for_which_a_range_was_compiled_is_not_marked() -> None:
     lines = [*compiled("0/0", STEP), ran("0/0", *range(20))]
-    for entry, reasons in (
+    for entry, said in (
         (1, ["0/0: tensor 'x' size mismatch at index 0. expected 16, actual 14"]),
         (
             2,
@@ -333,7 +333,7 @@ def test_a_size_for_which_a_range_was_compiled_is_not_marked() -> None:
         ),
     ):
         lines += [*compiled(f"0/{entry}", STEP, call=5 * entry), ran(f"0/{entry}", 5 * entry)]
-        lines.append(rejected(f"0/{entry}", *reasons, call=5 * entry))
+        lines.append(rejected(f"0/{entry}", *said, call=5 * entry))
 
     assert {found.fix for found in diagnosed(*lines)} == {""}
 

@@ -141,7 +141,7 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
     [
         ("remedy_layer_drop", "KGP101", 14, "torch.rand((), device=...)"),
         ("remedy_scalar", "KGP101", 15, "torch._dynamo.config.capture_scalar_outputs = True"),
-        ("remedy_rnn", "KGP102", 18, "torch._dynamo.config.allow_rnn = True"),
+        ("remedy_rnn", "KGP102", 18, ""),  # untried, it is torch's own hint
         ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),
         ("remedy_marked_and_fixed", "KGP107", 14, "torch._dynamo.maybe_mark_dynamic(batch, 1)"),
         ("remedy_marked_number", "KGP107", 12, "torch._dynamo.maybe_mark_dynamic(signal, 0)"),

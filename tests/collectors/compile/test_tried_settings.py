@@ -114,7 +114,7 @@ def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) ->
     found = tried(*TWO_BREAKS, trials=(against,))
 
     assert found.fix == ""
-    assert found.message.endswith(f"; tried, and did not help: {SCALARS}")
+    assert found.message.endswith(f"; tried, and no help was seen: {SCALARS}")
     assert found.refusal is not None
     assert found.refusal.cause.hints == ()
 
@@ -192,7 +192,7 @@ def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, f
     found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
 
     assert found.fix == fix
-    vain = "; tried, and did not help: allow_unspec_int_on_nn_module"
+    vain = "; tried, and no help was seen: allow_unspec_int_on_nn_module"
     assert found.message.endswith(vain) is not bool(fix)
 
 
