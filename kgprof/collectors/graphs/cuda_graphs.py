@@ -147,10 +147,6 @@ RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBe
 NAMED = 2  # numbers, in a message
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
-NEW_START = (
-    "torch.compiler.cudagraph_mark_step_begin()  # before each call; or torch.no_grad() around it, "
-    "if no backward follows"
-)
 NUMBERS = (
     "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
     "tensors on the GPU where no size and no branch follows from them"
@@ -541,10 +537,6 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
         detail = "\n".join(f"step {one.call}: {one.again}" for one in recorded)
-        fix = ""
-        if not why:
-            # The same tensors, and yet not where torch looked for the graph: the order of calls.
-            fix = NEW_START
         yield _finding(
             RERECORDED,
             event,
@@ -553,7 +545,6 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             detail=detail,
             count=len(recorded),
             identity=name,
-            fix=fix,
         )
 
 

@@ -386,7 +386,7 @@ def test_one_size_is_no_finding_and_the_same_size_again_is_recorded_again() -> N
     assert sized(*once) == ()
     (found,) = sized(*again)
     assert "was recorded again once after warm-up: torch gave no reason" in found.message
-    assert found.fix == cuda_graphs.NEW_START
+    assert found.fix == ""  # another order of calls may be the program's own
 
 
 def of_numbers(steps: int) -> list[Any]:
