@@ -32,8 +32,8 @@ HOST_DEVICE_SYNC = m.Rule(
         "and the GPU then idles until the next launch arrives. One sync per step is enough to "
         "serialise a loop of short steps. A boolean mask, nonzero and unique read the size of "
         "their result. A line that reads in at most an eighth of the steps is a note, unless it "
-        "takes a part of their time. On a CPU nothing waits; the finding says what it would do on "
-        "a GPU."
+        "takes a part of their time, or a step is only a call. On a CPU nothing waits; the finding "
+        "says what it would do on a GPU."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
@@ -251,6 +251,7 @@ class Sync(Event):
     # of the time of the steps, what passed in those that read; not of the last, which has no end
     share: float = 0.0
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
+    of_calls: bool = False  # a step is a call, of which an iteration may make several
 
     @property
     def events(self) -> int:
@@ -374,6 +375,7 @@ def _of_run(
             is_loaded=any(record.loads for record in seen),
             share=share,
             is_dear=_is_dear(run, reads, waited_us),
+            of_calls=script is not None and script.step in m.CALLS_AS_STEPS,
             on_cuda=on_cuda,
             waited_us=waited_us,
             identity="\0".join(identity),
@@ -730,7 +732,8 @@ def _finding(event: Sync) -> m.Finding:
             len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
+    is_rare = event.calls <= SELDOM * event.steps and not event.of_calls
+    seldom = rule is HOST_DEVICE_SYNC and is_rare
     is_log = event.share < MOST_OF_THE_TIME
     is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward

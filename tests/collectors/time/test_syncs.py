@@ -27,6 +27,7 @@ from kgprof.collectors.time.syncs import (
 )
 from kgprof.collectors.trust import disagreements
 from kgprof.model import (
+    CALLS_AS_STEPS,
     Checkpoint,
     Finding,
     FindingCost,
@@ -703,6 +704,23 @@ def test_a_read_as_seldom_as_a_logs_is_a_note_where_no_code_helps(
     assert found.level is level
     assert (found.no_fix == syncs.IN_FEW_STEPS) is (every == 8)  # it is read every N steps already
     assert found.counts
+
+
+@pytest.mark.parametrize("step", [*CALLS_AS_STEPS, "an optimizer step"])
+def test_what_is_seldom_among_calls_may_be_in_each_iteration(step: str) -> None:
+    # given: a read in 2 of 56 steps; an iteration may make 28 calls
+    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys((10, 38), 1))
+    recording = written_syncs.recording(seen, device="cuda", calls=written_syncs.STEADY_FROM + 56)
+    script = ScriptRun(step=step, steps=59, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    (found,) = syncs.diagnose(
+        syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+    )
+
+    is_call = step in CALLS_AS_STEPS
+    assert (found.level is Level.NOTE) is not is_call
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is not is_call
 
 
 def test_what_several_sources_saw_of_one_line_is_one_read() -> None:
