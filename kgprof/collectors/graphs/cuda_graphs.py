@@ -145,6 +145,8 @@ REGION = "Torch-Compiled Region: "  # and the compile id
 # What a trace has of a recording, and of the first run of a size; the last is CUDA's own call.
 RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBeginCapture")
 NAMED = 2  # numbers, in a message
+# torch's reason for all operators of a graph that nobody asked to be a CUDA graph
+NOT_ASKED = "partition includes all ops when cudagraphs is disabled"
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
 NUMBERS = (
@@ -441,7 +443,7 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls
         # them.
-        if cut.not_graphed and not _is_skipped(event, cut):
+        if cut.not_graphed and NOT_ASKED not in cut.reasons and not _is_skipped(event, cut):
             reasons = ", ".join(cut.reasons) or "torch gave no reason"
             message = (
                 f"CUDA graphs cover only {cut.graphed} of "

@@ -282,6 +282,12 @@ def test_pieces_of_a_graph_that_was_skipped_are_not_spoken_of(compile_id: str) -
     assert rules(recording) == [("KGP301", Level.WARNING)]
 
 
+def test_pieces_of_a_graph_that_was_not_asked_to_be_one_are_not_spoken_of() -> None:
+    reason = "partition includes all ops when cudagraphs is disabled"
+
+    assert rules(written.on_cuda(*compiled_once(), *partitioned(reason))) == []
+
+
 def test_pieces_that_can_all_be_graphs_are_no_finding() -> None:
     counts = "Created 1 graph partitions: 1 cudagraphable, 0 non-cudagraphable"
     line = written.said("_log_graph_partitions", counts, logger=written.SCHEDULER, compile_id="0/0")
