@@ -98,6 +98,23 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     )
 
 
+@pytest.mark.parametrize(("waited_us", "level"), [(40.0, Level.NOTE), (60.0, Level.WARNING)])
+def test_reads_that_wait_for_little_of_a_program_without_steps_are_a_note(
+    waited_us: float, level: Level
+) -> None:
+    # given: a program of 1,000 us
+    often = read(device="cuda", each=40, calls=range(1), waited_us={0: waited_us})
+    recording = written_syncs.recording(often, device="cuda", calls=1, steady_from=0)
+    script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    (found,) = syncs.diagnose(
+        syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+    )
+
+    assert (found.level, found.no_fix) == (level, "")
+
+
 @pytest.mark.parametrize(
     ("account", "counts", "often"),
     [
