@@ -103,7 +103,7 @@ NONE_LAUNCHED = m.Rule(
         "= True."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES),),
+    seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES, m.Witness.END),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -259,6 +259,8 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
             sizes=graph_sizes(run, trace, {}),
         )
     traced = run.trace(m.PassName.TRACE)
+    if run.record.exit.is_early:  # its graphs may have been about to be recorded
+        traced = m.Skipped(f"the run {run.record.exit.words}")
     per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
         per_step = traced

@@ -11,8 +11,10 @@ from kgprof.collectors.graphs import cuda_graphs
 from kgprof.collectors.graphs.cuda_graphs import CudaGraphs, Partitioning, Recorded, Skip
 from kgprof.model import (
     CompilePass,
+    Exit,
     Finding,
     Level,
+    Outcome,
     Recording,
     RunKey,
     Saving,
@@ -86,6 +88,14 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
         "skip"
     ]
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.TIMED_OUT])
+def test_of_a_run_that_was_stopped_none_launched_is_not_said(outcome: Outcome) -> None:
+    recording = written.on_cuda(*compiled_once(), launches=0)
+    stopped = msgspec.structs.replace(recording.runs[0], exit=Exit(outcome))
+
+    assert rules(msgspec.structs.replace(recording, runs=(stopped,))) == []
 
 
 def test_of_steps_in_which_no_compiled_graph_ran_nothing_is_said() -> None:
