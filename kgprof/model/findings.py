@@ -58,6 +58,7 @@ class Witness(StrEnum):
     RESULTS = "results"  # compared with the baseline's or the reference's
     EVALUATION = "evaluation"
     EAGER_TIMES = "eager times"  # to weigh what compiling takes against
+    END = "end"  # neither interrupted nor ended by the time limit
     CPU = "CPU"
     CUDA = "CUDA"
 

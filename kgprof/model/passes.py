@@ -50,6 +50,11 @@ class Exit(Model, kw_only=False):
     through: tuple[str, ...] = ()
 
     @property
+    def is_early(self) -> bool:
+        """Whether somebody or the time limit ended it."""
+        return self.outcome in (Outcome.INTERRUPTED, Outcome.TIMED_OUT)
+
+    @property
     def where(self) -> str:
         """In which step of which pass it ended: "in step 3 of 20 of COMPILE".
 

@@ -234,9 +234,7 @@ class RunReport(Model):
     def was_stopped(self) -> bool:
         """A script whose steps were seen until somebody or the time limit stopped it, as a training
         that goes on."""
-        return self.exit.outcome in (Outcome.INTERRUPTED, Outcome.TIMED_OUT) and bool(
-            self.script and self.script.steps
-        )
+        return self.exit.is_early and bool(self.script and self.script.steps)
 
     @property
     def how_it_ended(self) -> str:

@@ -120,7 +120,7 @@ def diagnose(event: UnrolledLoop) -> Iterator[m.Finding]:
         cost=m.FindingCost(event.seconds, "s", "to compile the graph", measured, 1),
         saves=m.Saving(
             1e6 * event.loop_s,
-            "the time to compile, by the loop's part of the operators",
+            "at most the loop's part of the time to compile, by operators: its body compiles still",
             measured,
             per="run",
         ),

@@ -103,7 +103,7 @@ NONE_LAUNCHED = m.Rule(
         "= True."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES),),
+    seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES, m.Witness.END),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -145,12 +145,10 @@ REGION = "Torch-Compiled Region: "  # and the compile id
 # What a trace has of a recording, and of the first run of a size; the last is CUDA's own call.
 RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBeginCapture")
 NAMED = 2  # numbers, in a message
+# torch's reason for all operators of a graph that nobody asked to be a CUDA graph
+NOT_ASKED = "partition includes all ops when cudagraphs is disabled"
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
-NEW_START = (
-    "torch.compiler.cudagraph_mark_step_begin()  # before each call; or torch.no_grad() around it, "
-    "if no backward follows"
-)
 NUMBERS = (
     "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
     "tensors on the GPU where no size and no branch follows from them"
@@ -261,6 +259,8 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
             sizes=graph_sizes(run, trace, {}),
         )
     traced = run.trace(m.PassName.TRACE)
+    if run.record.exit.is_early:  # its graphs may have been about to be recorded
+        traced = m.Skipped(f"the run {run.record.exit.words}")
     per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
         per_step = traced
@@ -445,7 +445,7 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls
         # them.
-        if cut.not_graphed and not _is_skipped(event, cut):
+        if cut.not_graphed and NOT_ASKED not in cut.reasons and not _is_skipped(event, cut):
             reasons = ", ".join(cut.reasons) or "torch gave no reason"
             message = (
                 f"CUDA graphs cover only {cut.graphed} of "
@@ -541,10 +541,6 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
         detail = "\n".join(f"step {one.call}: {one.again}" for one in recorded)
-        fix = ""
-        if not why:
-            # The same tensors, and yet not where torch looked for the graph: the order of calls.
-            fix = NEW_START
         yield _finding(
             RERECORDED,
             event,
@@ -553,7 +549,6 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             detail=detail,
             count=len(recorded),
             identity=name,
-            fix=fix,
         )
 
 

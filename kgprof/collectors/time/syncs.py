@@ -22,6 +22,8 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import FILLED, SourceText, is_made_in
 from kgprof.wording import clause
 
+WORTH_SHARE = 0.05  # of the time of all steps: reads that take more are no log's
+
 HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
     name="host-device-sync",
@@ -32,8 +34,9 @@ HOST_DEVICE_SYNC = m.Rule(
         "and the GPU then idles until the next launch arrives. One sync per step is enough to "
         "serialise a loop of short steps. A boolean mask, nonzero and unique read the size of "
         "their result. A line that reads in at most an eighth of the steps is a note, unless it "
-        "takes a part of their time. On a CPU nothing waits; the finding says what it would do on "
-        "a GPU."
+        "takes a part of their time, or a step is only a call; so is one that waits for less than "
+        f"{100 * WORTH_SHARE:g} % of a program without steps. On a CPU nothing waits; the finding "
+        "says what it would do on a GPU."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
@@ -150,7 +153,6 @@ CAUSES = {
 # of the steps: a log that is written every eighth step or more rarely reads as often
 SELDOM = 1 / 8
 MOST_OF_THE_TIME = 0.5  # of the steps: what happens in these is no log's
-WORTH_SHARE = 0.05  # of the time of all steps: reads that take more are no log's
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
@@ -251,6 +253,8 @@ class Sync(Event):
     # of the time of the steps, what passed in those that read; not of the last, which has no end
     share: float = 0.0
     is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
+    of_calls: bool = False  # a step is a call, of which an iteration may make several
+    is_short: bool = False  # in a program without steps, of whose time it takes little
 
     @property
     def events(self) -> int:
@@ -349,9 +353,9 @@ def _of_run(
             where = COMPILED
         elif is_one_way and (run.key, *site.place) in broken:
             where = BREAK
-        steps, share = len(reads), 0.0
+        steps, share, is_short = len(reads), 0.0, False
         if window:
-            steps = 0
+            steps, is_short = 0, _is_short(waited_us, memory.watched_us)
         else:
             share = _share(reads, memory.watched_us)
         yield Sync(
@@ -374,6 +378,8 @@ def _of_run(
             is_loaded=any(record.loads for record in seen),
             share=share,
             is_dear=_is_dear(run, reads, waited_us),
+            of_calls=script is not None and script.step in m.CALLS_AS_STEPS,
+            is_short=is_short,
             on_cuda=on_cuda,
             waited_us=waited_us,
             identity="\0".join(identity),
@@ -414,6 +420,11 @@ def _is_dear(
     is_often = sum(its) >= OFTEN * len(its)
     step_us = timing.every_us
     return is_often and bool(step_us) and fmean(waited_us) >= WORTH_SHARE * fmean(step_us)
+
+
+@m.otherwise(False)
+def _is_short(waited_us: Sequence[float] | m.Skipped, of_us: Sequence[float]) -> bool:
+    return sum(m.known(waited_us)) < WORTH_SHARE * sum(of_us)
 
 
 @m.otherwise(False)
@@ -730,11 +741,13 @@ def _finding(event: Sync) -> m.Finding:
             len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
+    is_rare = event.calls <= SELDOM * event.steps and not event.of_calls
+    is_eager = rule is HOST_DEVICE_SYNC
+    seldom = is_eager and is_rare
     is_log = event.share < MOST_OF_THE_TIME
     is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward
-    is_note = in_backward or (seldom and not is_dear)
+    is_note = in_backward or (is_eager and event.is_short) or (seldom and not is_dear)
     fix = no_fix = ""
     if not is_note:
         fix = _fix(event)

@@ -14,7 +14,7 @@ hook against torch's sync-debug mode. What else reads is seen by one of the two 
 sync-debug, the user's line of a read in compiled code by the hook.
 
 A source that was not there, or that had to leave records out, takes no part: what it lacks is no
-contradiction.
+contradiction. Nor is what a run lacks that was stopped before its end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ SOURCES_DISAGREE = m.Rule(
         "time, stop it from doing so; otherwise report it with the Recording attached."
     ),
     topic=m.Topic.SOURCES,
-    seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
+    seen_in=((m.Witness.FRAME_HOOK, m.Witness.END), (m.Witness.READS, m.Witness.END)),
     can_cost=(),
     judged_from_times=True,
     symptom_of=(),
@@ -89,12 +89,14 @@ def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
     compiled = (
         found for trace in evidence.compilers for found in _of_trace(trace, passes[trace.run])
     )
-    return (
+    every = (
         *compiled,
         *(found for event in evidence.once(cuda_graphs.collect) for found in _launches(event)),
         *(found for run in evidence.on_gpu for found in _reads(run)),
         *(found for run in evidence.on_gpu for found in _waits(run, evidence.once(syncs.collect))),
     )
+    stopped = [run.key for run in evidence.runs if run.record.exit.is_early]
+    return tuple(found for found in every if found.run not in stopped)
 
 
 def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[Disagreement]:

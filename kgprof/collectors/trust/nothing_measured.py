@@ -32,7 +32,7 @@ NOTHING_MEASURED = m.Rule(
         "time was measured, the run's log says how its process ended."
     ),
     topic=m.Topic.COVERAGE,
-    seen_in=((),),
+    seen_in=((m.Witness.END,),),
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
@@ -95,7 +95,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         off = _switched_off(run)
         compilations = None
         unused: tuple[m.Compilation, ...] = ()
-        if isinstance(run.compile, m.CompilePass):
+        if isinstance(run.compile, m.CompilePass) and not run.exit.is_early:
             compilations = len(run.compile.compilations)
             unused = run.compile.unused
             if run.compile.capture_unavailable and not off:

@@ -279,6 +279,12 @@ def _eager_times(run: RunEvidence) -> Answer:
     return "COMPILE, TIMING and eager's"
 
 
+def _end(run: RunEvidence) -> Answer:
+    if run.record.exit.is_early:
+        return m.Skipped(f"the run {run.record.exit.words}")
+    return ""
+
+
 WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.COMPILE: _compiled,
     m.Witness.STEADY_CALLS: _steady_calls,
@@ -295,6 +301,7 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.RESULTS: _results,
     m.Witness.EVALUATION: _evaluation,
     m.Witness.EAGER_TIMES: _eager_times,
+    m.Witness.END: _end,
     m.Witness.CPU: _cpu,
     m.Witness.CUDA: _cuda,
 }

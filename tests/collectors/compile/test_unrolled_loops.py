@@ -55,6 +55,7 @@ def test_the_loop_is_named_with_its_part_of_the_graph_and_of_the_time() -> None:
     assert isinstance(finding.saves, m.Saving)
     assert finding.saves.per == "run"
     assert finding.saves.us_per_step == pytest.approx(60e6 * 240 / 241)
+    assert finding.saves.how.startswith("at most ")  # the body is still to be compiled
 
 
 @pytest.mark.parametrize(

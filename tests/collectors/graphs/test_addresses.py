@@ -383,6 +383,18 @@ def test_nothing_is_copied_into_graphs_that_were_never_launched() -> None:
     assert addresses.collect(Evidence(whole)) == ()
 
 
+def test_two_runs_of_a_graph_in_a_call_are_two_replays() -> None:
+    twice = written_tensors.GraphInput(
+        name="L['x']", held=(held(run=0), held(run=1, memory=lies(8192)))
+    )
+    whole = written_tensors.recording(graph(twice, given("L['y']"), cuda_graphs=True))
+
+    (event,) = addresses.collect(Evidence(whole))
+
+    assert isinstance(event, CopiedInput)
+    assert (event.names, event.size_bytes) == (("x", "y"), 2 * 32)
+
+
 def test_two_runs_of_a_graph_in_a_call_are_two_places() -> None:
     tensor = written_tensors.GraphInput(
         name="L['x']", held=(held(run=0), held(run=1, memory=lies(8192)))

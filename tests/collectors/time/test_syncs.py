@@ -27,6 +27,7 @@ from kgprof.collectors.time.syncs import (
 )
 from kgprof.collectors.trust import disagreements
 from kgprof.model import (
+    CALLS_AS_STEPS,
     Checkpoint,
     Finding,
     FindingCost,
@@ -95,6 +96,23 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
         reason="the program has no steps to count"
     )
+
+
+@pytest.mark.parametrize(("waited_us", "level"), [(40.0, Level.NOTE), (60.0, Level.WARNING)])
+def test_reads_that_wait_for_little_of_a_program_without_steps_are_a_note(
+    waited_us: float, level: Level
+) -> None:
+    # given: a program of 1,000 us
+    often = read(device="cuda", each=40, calls=range(1), waited_us={0: waited_us})
+    recording = written_syncs.recording(often, device="cuda", calls=1, steady_from=0)
+    script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    (found,) = syncs.diagnose(
+        syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+    )
+
+    assert (found.level, found.no_fix) == (level, "")
 
 
 @pytest.mark.parametrize(
@@ -703,6 +721,23 @@ def test_a_read_as_seldom_as_a_logs_is_a_note_where_no_code_helps(
     assert found.level is level
     assert (found.no_fix == syncs.IN_FEW_STEPS) is (every == 8)  # it is read every N steps already
     assert found.counts
+
+
+@pytest.mark.parametrize("step", [*CALLS_AS_STEPS, "an optimizer step"])
+def test_what_is_seldom_among_calls_may_be_in_each_iteration(step: str) -> None:
+    # given: a read in 2 of 56 steps; an iteration may make 28 calls
+    seen = msgspec.structs.replace(read(device="cuda"), calls=dict.fromkeys((10, 38), 1))
+    recording = written_syncs.recording(seen, device="cuda", calls=written_syncs.STEADY_FROM + 56)
+    script = ScriptRun(step=step, steps=59, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    (found,) = syncs.diagnose(
+        syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+    )
+
+    is_call = step in CALLS_AS_STEPS
+    assert (found.level is Level.NOTE) is not is_call
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is not is_call
 
 
 def test_what_several_sources_saw_of_one_line_is_one_read() -> None:

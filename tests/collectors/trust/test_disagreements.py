@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors.trust import disagreements
-from kgprof.model import Finding, Level, Unavailable
+from kgprof.model import Exit, Finding, Level, Outcome, Unavailable
 from kgprof.model.memory_records import SyncRecord
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
@@ -113,6 +113,15 @@ def test_a_graph_that_only_one_of_them_saw() -> None:
         STEPS_DEF,
         "sources disagree on graphs: the structured trace has compilation 0/0, and the graph hook "
         "does not",
+    )
+
+
+def test_a_run_that_was_stopped_contradicts_nothing() -> None:
+    recording = written.recording(*written.a_contradiction())
+    stopped = msgspec.structs.replace(recording.runs[0], exit=Exit(Outcome.INTERRUPTED))
+
+    assert (
+        disagreements.collect(Evidence(msgspec.structs.replace(recording, runs=(stopped,)))) == ()
     )
 
 

@@ -13,8 +13,10 @@ from kgprof.model import (
     CompiledCalls,
     CompilePass,
     CompileRecords,
+    Exit,
     Launched,
     Level,
+    Outcome,
     PassName,
     Recording,
     RunKey,
@@ -97,6 +99,12 @@ def test_what_this_torch_cannot_capture_is_not_called_missing() -> None:
 
 def test_a_run_that_died_before_compiling_is_not_called_uncompiled() -> None:
     assert diagnosed(recording(run(EAGER), died(FUSED, during="compile"))) == []
+
+
+def test_a_run_that_was_interrupted_may_have_been_compiling() -> None:
+    stopped = msgspec.structs.replace(run(AS_IS), exit=Exit(Outcome.INTERRUPTED))
+
+    assert diagnosed(recording(stopped)) == []
 
 
 def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
