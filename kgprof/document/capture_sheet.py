@@ -1,7 +1,7 @@
 """The sheet of ``kgprof capture``: what to write, what came of each case, and how it was judged."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.document.breakdown import lengths
@@ -40,7 +40,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     status, verdict = _verdict(report)
     trust = ""
     sections = []
-    pictures: list[Fold] = []
+    pictures: Sequence[Fold] = ()
     if isinstance(advice, m.CaptureAdvice):
         warnings = [("Warning", text) for text in advice.warnings]
         code = Code(advice.code)
@@ -50,7 +50,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     # Where no case could be run, all have the reason that the verdict gives.
     if report.tried:
         sections += [_cases(report), *_details(report), Section("Method", _METHOD)]
-        pictures += _pictures(report)
+        pictures = [*_pictures(report)]
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
