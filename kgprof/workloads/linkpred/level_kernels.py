@@ -113,7 +113,7 @@ def exact_look(
         if row < 0:
             key = keys + (-1 - row) * (sizes.WORDS + 1)
         x = tl.sum(pooled(key + one, one == 0, network, sizes), 0)
-        to = encoded + i.to(int64) * sizes.WIDTH
+        to = encoded + (row * 0 + i) * sizes.WIDTH
         for layer in range(sizes.LAYERS):
             of_layer = layer * sizes.WIDTH + column
             centred = x - tl.sum(x, 0) / sizes.WIDTH
