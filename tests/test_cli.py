@@ -824,7 +824,7 @@ def hangs():
 # What counts the seconds themselves is in tests/record/processes/test_children.py.
 UP_WHEN_IT_HANGS = """
 import os, queue, time
-from kgprof.record import children
+from kgprof.record.processes import children
 await_news = children._Child._await_news
 def until_it_hangs(child, timeout_s):
     while child._process.poll() is None:

@@ -19,7 +19,7 @@ from kgprof.record.processes import fork_server
 from tests import unprofiled_guards
 
 Surroundings = tuple[str, dict[str, str]]
-LEAVES = "; from kgprof.record import child; child.leave()"
+LEAVES = "; from kgprof.record.processes import child; child.leave()"
 
 
 class _Leaves(fork_server.ForkServer):

@@ -29,7 +29,7 @@ dist.broadcast(weights, 0)
 """
 # The rank that fails gives rank 0 ten seconds to end by itself: here it never does.
 IMPATIENT = """
-from kgprof.record import ranks
+from kgprof.record.ground import ranks
 ranks.FAILED_WAIT_S = 0.5
 from kgprof.__main__ import main
 main()

@@ -159,10 +159,10 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.M
 
 # The disk is full for the compiler's records {when}; the first write is that of the first mark.
 # Half a second after each write there is another, however long a busy machine takes for one.
-OFTEN = "import time; from kgprof.record import script; script.WRITING_SHARE = 1e9"
+OFTEN = "import time; from kgprof.record.passes import script; script.WRITING_SHARE = 1e9"
 FULL_DISK = """
 import time
-from kgprof.record import kept_records, store
+from kgprof.record.ground import kept_records, store
 written, writes = kept_records.write_records, []
 
 def full(*args):
