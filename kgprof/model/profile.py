@@ -39,7 +39,6 @@ from kgprof.model.passes import (
     Load,
     MemoryPeaks,
     Options,
-    Outcome,
     RunKey,
 )
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit

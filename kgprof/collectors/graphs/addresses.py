@@ -331,10 +331,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         took = m.Skipped(together)
     for lines, passed in groups:
         # several runs of a graph in one step are several replays
-        sizes = {
-            (graph.compile_id, graph.backward, tensor.name): held.last.size_bytes
-            for graph, tensor, held in passed
-        }
+        sizes = {(graph.compile_id, it.name): held.last.size_bytes for graph, it, held in passed}
         yield CopiedInput(
             **_fields(tensors, lines, passed),
             size_bytes=sum(sizes.values()),
