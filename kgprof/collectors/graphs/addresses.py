@@ -30,6 +30,8 @@ from kgprof.collectors.tensors.tensor_facts import (
 )
 from kgprof.measures.input_copies import input_copies_in_trace
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.launches import innermost
+from kgprof.reading.timeline import NOBODY
 from kgprof.wording import clause
 
 COPY_BYTES = 1 << 20  # a replay; from here on a copy is a warning, below it one short kernel
@@ -331,10 +333,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         took = m.Skipped(together)
     for lines, passed in groups:
         # several runs of a graph in one step are several replays
-        sizes = {
-            (graph.compile_id, graph.backward, tensor.name): held.last.size_bytes
-            for graph, tensor, held in passed
-        }
+        sizes = {(graph.compile_id, it.name): held.last.size_bytes for graph, it, held in passed}
         yield CopiedInput(
             **_fields(tensors, lines, passed),
             size_bytes=sum(sizes.values()),
@@ -356,12 +355,8 @@ def _copies(
         return trace, trace, trace
     assert isinstance(traced, m.TracePass)  # a pass without one has no trace
     columns, steps = trace.columns, max(1, len(traced.step_us))
-    regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
-    inside = 0
-    for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
-        inside += int(
-            np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end))
-        )
+    copied = np.flatnonzero(columns.named(FOREACH_COPY))
+    inside = np.count_nonzero(innermost(columns, columns.named(REGION), copied) != NOBODY)
     took, what = run.once(input_copies_in_trace), "GPU time of the copies before each replay"
     cost: m.FindingCost | m.Skipped = m.Skipped("TRACE shows no GPU copy before a replay")
     if isinstance(took, m.Skipped):

@@ -463,9 +463,10 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
                 related=cut.related,
                 names=cut.cpu_inputs,
             )
-    # Where torch only recorded graphs in the traced steps, there was none to replay yet.
+    # Where torch recorded graphs in the traced steps, or may have after them, there was none to
+    # replay yet.
     may_replay = not event.replayed or any(one.runs for one in event.replayed)
-    if event.graphs and event.launches_per_step == 0 and may_replay:
+    if event.graphs and event.launches_per_step == 0 and may_replay and not event.recorded:
         skipped = "torch logged no skip"
         if event.skips:
             skipped = f"torch logged that it skipped {len(event.skips)} of them"
@@ -474,7 +475,7 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
             f"{plural(event.graphs, 'compiled graph')} ran in it; {skipped}"
         )
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
-    else:
+    elif event.launches_per_step:
         yield from _not_launched(event)
     yield from _again(event)
     yield from _for_sizes(event)

@@ -353,9 +353,9 @@ def _of_run(
             where = COMPILED
         elif is_one_way and (run.key, *site.place) in broken:
             where = BREAK
-        steps, share, is_short = len(reads), 0.0, False
+        steps, share = len(reads), 0.0
         if window:
-            steps, is_short = 0, _is_short(waited_us, memory.watched_us)
+            steps = 0
         else:
             share = _share(reads, memory.watched_us)
         yield Sync(
@@ -379,7 +379,7 @@ def _of_run(
             share=share,
             is_dear=_is_dear(run, reads, waited_us),
             of_calls=script is not None and script.step in m.CALLS_AS_STEPS,
-            is_short=is_short,
+            is_short=window and _is_short(waited_us, memory.watched_us),
             on_cuda=on_cuda,
             waited_us=waited_us,
             identity="\0".join(identity),
@@ -741,9 +741,8 @@ def _finding(event: Sync) -> m.Finding:
             len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    is_rare = event.calls <= SELDOM * event.steps and not event.of_calls
     is_eager = rule is HOST_DEVICE_SYNC
-    seldom = is_eager and is_rare
+    seldom = is_eager and not event.of_calls and event.calls <= SELDOM * event.steps
     is_log = event.share < MOST_OF_THE_TIME
     is_dear = event.is_dear or (not is_log and event.events >= OFTEN * event.calls)
     # no line of the program's reads in its own backward

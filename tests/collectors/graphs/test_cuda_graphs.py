@@ -90,6 +90,13 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
 
 
+def test_none_launched_is_not_said_of_graphs_that_may_have_been_recorded_later() -> None:
+    regions = (Region("0/0", runs=4, graphs=0),)
+    recording = written.on_cuda(*compiled_once(), *recorded_graph(1), launches=0, regions=regions)
+
+    assert rules(recording) == []
+
+
 @pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.TIMED_OUT])
 def test_of_a_run_that_was_stopped_none_launched_is_not_said(outcome: Outcome) -> None:
     recording = written.on_cuda(*compiled_once(), launches=0)
