@@ -242,6 +242,8 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
         text += f", {plural(accepted, 'finding')} accepted"
     if by_torch := sum(budget.made_by_torch for budget in budgets):
         text += f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted"
+    if once := sum(finding.count for finding in profile.findings if finding.one_off):
+        text += f"; {plural(once, 'recompile')} that happened once, not counted"
     for budget in budgets:
         if budget.status is m.BudgetStatus.WARNED:
             name = budget.metric

@@ -88,6 +88,15 @@ def test_every_fault_is_said_at_once() -> None:
     ]
 
 
+def test_recompiles_that_happened_once_are_told_beside_a_pass() -> None:
+    once = replace(finding("KGP103", level=Level.NOTE, count=2), one_off=True)
+
+    passed = judge(profile(once), settings())
+
+    assert passed.exit_code == EXIT_OK
+    assert passed.verdict.text.endswith("; 2 recompiles that happened once, not counted")
+
+
 def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing() -> None:
     by_torch = (
         finding(level=Level.NOTE, line=3, by_torch=True),
