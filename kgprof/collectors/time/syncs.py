@@ -43,7 +43,8 @@ HOST_DEVICE_SYNC = m.Rule(
         "A value that is only logged or summed up: keep it on the GPU, and read it once at the "
         "end or every N steps. One that may come a step late: copy it with non_blocking=True into "
         "pinned memory. One that decides what runs next: compute both ways and select with "
-        "torch.where, or ask less often; else the sync stays."
+        "torch.where, or ask less often. One that is known beforehand, as the turns of a loop over "
+        "a tensor: read all of them once, before the loop."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -211,6 +212,7 @@ SAID = {
 
 # Functions of torch.linalg that read whether they failed; each has a form that returns it.
 CHECKING = ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")
+READS_FOR_ITSELF = "an operator of the graph reads for itself, as to check a result"
 UNCHECKED = (
     "torch.linalg.{}_ex() reads nothing and raises no error: its last result says if it fails"
 )
@@ -798,9 +800,11 @@ def _fix(event: Sync) -> str:
 def _why_no_code(event: Sync, *, is_note: bool) -> str:
     """What can be done about a wait of this kind, which no measurement proves to help here; nothing
     of one in a library, and of a note, which would count with it."""
-    is_inside = event.rule == SYNC_IN_GRAPH.id and event.cause == INSIDE
-    if is_inside:
-        return "an operator of the graph reads for itself, as torch.linalg's do to check a result"
+    name = event.called or event.operator.removeprefix("linalg_")
+    text = event.expression + event.location.text
+    is_check = name in CHECKING and f"linalg.{name}(" in text
+    if event.rule == SYNC_IN_GRAPH.id and event.cause == INSIDE:
+        return UNCHECKED.format(name) if is_check else READS_FOR_ITSELF
     if event.library or event.rule not in _COUNTED:
         return ""
     if event.cause in WAITS.values() and not event.other_causes:
@@ -816,9 +820,7 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
         return PINS
     if event.cause in SIZED and event.expression:
         return OF_SIZES
-    if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
-        return UNCHECKED.format(event.called)
-    return ""
+    return UNCHECKED.format(name) if is_check else ""
 
 
 def _not_waiting(event: Sync) -> str:

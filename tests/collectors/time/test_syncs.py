@@ -208,6 +208,16 @@ def test_the_operator_that_reads_inside_is_named_and_a_check_of_linalgs_can_be_l
     # where it fails, the program may need the error
     assert (found.fix, found.no_fix) == ("", syncs.UNCHECKED.format("lu_factor"))
 
+    in_graph = msgspec.structs.replace(
+        event, rule="KGP202", called="", operator="linalg_lu_factor", expression="f(a)"
+    )
+    line = msgspec.structs.replace(event.location, text="x = torch.linalg.lu_factor(a)")
+    (there,) = syncs.diagnose((msgspec.structs.replace(in_graph, location=line),))
+    (elsewhere,) = syncs.diagnose((in_graph,))
+
+    assert there.no_fix == found.no_fix
+    assert elsewhere.no_fix == syncs.READS_FOR_ITSELF
+
 
 @pytest.mark.parametrize(
     ("expression", "reads"),
