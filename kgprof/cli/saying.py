@@ -144,8 +144,8 @@ def inert_document(text: str, form: str) -> str:
 # In a style sheet "::" begins lines as well; there nothing may change, its hash is in the page's
 # policy.
 _KNOWN_COMMAND = re.compile(
-    r"^([^\S\n]*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|remove-matcher|echo|"
-    r"set-env|set-output|save-state|stop-commands|internal-[a-z-]+)\b)",
+    r"^([^\S\n]*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|"
+    r"remove-matcher|echo|set-env|set-output|save-state|stop-commands|internal-[a-z-]+)\b)",
     re.MULTILINE | re.IGNORECASE,
 )
 

@@ -618,8 +618,10 @@ def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
                 line=child.lineno,
                 last=child.end_lineno or child.lineno,
             )
-        named = isinstance(child, _Function | ast.ClassDef)
-        yield from _inside(child, f"{prefix}{child.name}." if named else prefix)  # type: ignore[attr-defined]
+        inside = prefix
+        if isinstance(child, _Function | ast.ClassDef):
+            inside = f"{prefix}{child.name}."
+        yield from _inside(child, inside)
 
 
 # ---------------------------------------------------------------- what the text says

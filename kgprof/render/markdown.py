@@ -28,7 +28,8 @@ _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive":
 # src/step.py:41, step(), .item(), mode='default', torch.where, fused.reduce-overhead, fused_add_3
 _CODE = re.compile(
     r"(?<![\w/.-])[\w./-]*\w\.py(?::\d+(?:[-,]\d+)*)?\b|\.?\b[A-Za-z_][\w.]{0,200}\([^()\s`]*\)|"
-    r"\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+(?:-\w+)*|\b[A-Za-z]\w*_\w+\b"
+    r"\b[A-Za-z]\w*=(?:'[^'`]*'|True\b|False\b)|\b[A-Za-z_]\w*(?:\.\w+)+(?:-\w+)*|"
+    r"\b[A-Za-z]\w*_\w+\b"
 )
 
 
