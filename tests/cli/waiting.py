@@ -32,8 +32,8 @@ from tests.record import scripted
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = (  # in place of children.BOOTSTRAP
-    f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.cli.waiting import child_{{}} as "
-    "main; main(*sys.argv[2:])"
+    f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.cli import waiting; "
+    "main = getattr(waiting, 'child_' + '{}'.rpartition('.')[2]); main(*sys.argv[2:])"
 )
 WAITS_S = 1.0  # a phase of the parent's: a signal comes in it, and its handler is called
 PASSES_S = 1.0
