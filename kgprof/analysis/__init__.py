@@ -27,7 +27,7 @@ from kgprof.analysis.whole_run import whole_run
 from kgprof.collectors.compile import caches
 from kgprof.collectors.compile.caches import tallies
 from kgprof.collectors.compile.compilations import compilations
-from kgprof.collectors.compile.recompile_ledger import ledger
+from kgprof.collectors.compile.recompiles import ledger
 from kgprof.collectors.compile.runs_eagerly import calls_of_compiled
 from kgprof.collectors.time import input_pipeline, syncs
 from kgprof.collectors.trust import accepted, witnesses

@@ -30,6 +30,7 @@ from kgprof.collectors.event import finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.guard_text import Guard
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.structured_trace import RunTrace
 from kgprof.wording import and_more, clause, in_steps, plural, step_name
 
 IN_STEADY_STATE = m.Rule(
@@ -130,6 +131,51 @@ UNKNOWN_CALLS = " (calls are not in this recording, so whether it ended is unkno
 
 def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
     return tuple(event for trace in evidence.compilers for event in recompiled_functions(trace))
+
+
+def ledger(trace: RunTrace) -> tuple[m.RecompileEntry, ...]:
+    """Every recompile of a run, and each time that torch's limit stood against one, in the order of
+    the calls."""
+    entries = [entry for event in recompiled_functions(trace) for entry in _entries(event)]
+    if not trace.calls:  # no call was told from another
+        return tuple(replace(entry, call=None, steady=False) for entry in entries)
+    return tuple(sorted(entries, key=lambda entry: entry.call or 0))
+
+
+def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
+    for recompile in event.recompiles:
+        yield m.RecompileEntry(
+            compile_id=recompile.compile_id,
+            location=event.location,
+            call=recompile.call,
+            steady=event.is_steady(recompile),
+            reason=recompile.words,
+            words=recompile.guard.text,
+            guard=recompile.guard.kind,
+            duration_s=recompile.duration_s,
+            call_site=recompile.call_site,
+            function=event.function,
+            library=event.library,
+        )
+    if event.limit is not None:
+        yield _refused(event, event.limit)
+
+
+def _refused(event: RecompiledFunction, limit: LimitReached) -> m.RecompileEntry:
+    guard = limit.guard or Guard(kind="", entry="")
+    return m.RecompileEntry(
+        compile_id="",
+        location=event.location,
+        call=limit.call,
+        steady=limit.call >= event.steady_from,
+        reason=limit.words,
+        words=guard.text,
+        guard=guard.kind,
+        duration_s=m.Skipped("torch's recompile limit was reached: nothing was compiled"),
+        refused=True,
+        function=event.function,
+        library=event.library,
+    )
 
 
 def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kgprof.collectors.compile import recompile_ledger, recompiles
+from kgprof.collectors.compile import recompiles
 from kgprof.collectors.compile.guard_rejections import reasons, rejections
 from kgprof.collectors.compile.guard_words import in_words
 from kgprof.collectors.compile.recompile_causes import Recompile
@@ -1545,7 +1545,7 @@ def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
 
 def ledger(*lines: Any, **fields: Any) -> list[RecompileEntry]:
     traces = Evidence(written.recording(*lines, **fields)).compilers
-    return [entry for trace in traces for entry in recompile_ledger.ledger(trace)]
+    return [entry for trace in traces for entry in recompiles.ledger(trace)]
 
 
 def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:
