@@ -324,13 +324,8 @@ def _of_run(
             every = range(m.BEFORE_THE_FIRST, len(memory.step_us))
             reads = [int(max(map(sum, _by_source(seen, every))))]
         first = seen[0]
-        texts = reads
-        if _is_printed(first):  # torch reads several times for one text
-            texts = [min(count, 1) for count in reads]
-        # in a script's last call, to which what follows its loop belongs
-        at_the_end = len(texts) > 1 and sum(texts) == texts[-1] == 1
-        if sum(texts) <= window or (script is not None and at_the_end):
-            continue  # what a whole program reads once is its result
+        if _is_the_result(first, reads, script, whole=window):
+            continue
         (function, *_) = (
             frame.function for frame in first.frames if (frame.file, frame.line) == site.place
         )
@@ -386,6 +381,19 @@ def _of_run(
             waited_us=waited_us,
             identity="\0".join(identity),
         )
+
+
+def _is_the_result(
+    first: m.SyncRecord, reads: Sequence[int], script: m.ScriptRun | None, *, whole: bool
+) -> bool:
+    """Tell whether a program reads it once at most, as its result: a script's last call holds what
+    follows its loop. torch reads several times for one text."""
+    texts = reads
+    if _is_printed(first):
+        texts = [min(count, 1) for count in reads]
+    if sum(texts) <= whole:
+        return True
+    return script is not None and len(texts) > 1 and sum(texts) == texts[-1] == 1
 
 
 def _on_a_gpu(reads: list[int], called: str, expression: str) -> list[int]:
