@@ -35,7 +35,6 @@ UNLIKE_OTHERS = 3.0
 STANDS_OUT = 0.5
 
 LOADER = "DataLoader"
-FIRST_TIME = "compiling the first time"
 LAUNCH_NOTHING = "operators that launch nothing"
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
@@ -202,15 +201,11 @@ def whole_words(found: m.WholeRun) -> str:
     steps = plural(found.steps, "step")
     # a script's account is of a rerun with warm caches, which takes another time
     whole = f"of the {figure(found.total_us / 1e6)} s of its {steps}, with cold compile caches"
-    first_time = sum(
-        share.share
-        for share in found.shares
-        if share.limit is m.LimitKind.COMPILING and share not in found.once
-    )
     first, *others = found.once
     parts = [f"{_paid(first)} ({100 * first.share:.0f} % {whole})"]
-    named = [*((_paid(share), share.share) for share in others), (FIRST_TIME, first_time)]
-    parts += [f"{name} ({100 * share:.0f} %)" for name, share in named if share >= WORTH_NAMING]
+    for other in others:
+        if other.share >= WORTH_NAMING:
+            parts.append(f"{_paid(other)} ({100 * other.share:.0f} %)")
     return " and ".join(parts)
 
 

@@ -551,17 +551,17 @@ def test_the_line_that_is_named_is_the_one_of_compiling_again() -> None:
         (
             whole(COMPILING=5.0, RECOMPILING=6.0, RECORDING=2.0, STEPS=1.0),
             "limited by compiling again (43 % of the 14.0 s of its 400 steps, with cold compile "
-            "caches) and recording CUDA graphs (14 %) and compiling the first time (36 %)",
+            "caches) and recording CUDA graphs (14 %)",
         ),
         (
             whole(COMPILING=1.0, RECORDING=8.0, STEPS=1.0),
             "limited by recording CUDA graphs (80 % of the 10.0 s of its 400 steps, with cold "
-            "compile caches) and compiling the first time (10 %)",
+            "compile caches)",
         ),
         (
             whole(COMPILING=6.0, RECOMPILING=5.0, STEPS=1.0),
             "limited by compiling again (42 % of the 12.0 s of its 400 steps, with cold compile "
-            "caches) and compiling the first time (50 %)",
+            "caches)",
         ),
         # what is paid once in every run is no limit, nor what is less than the steps
         (whole(COMPILING=90.0, STEPS=1.0), ""),
