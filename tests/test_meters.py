@@ -24,15 +24,15 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 381_085
+MOST_SIZE = 381_028
 CEILINGS = {
-    "nodes per statement": 8.85,
-    "nodes of the median function": 81,
-    "conditional expressions per 1,000 lines": 23,
-    meters.CLASSES: 739,
-    meters.COPIED: 1521,
-    meters.SKIPPED: 322,
-    meters.LONG_LINES: 3,
+    "nodes per statement": 8.48,
+    "nodes of the median function": 79,
+    "conditional expressions per 1,000 lines": 10,
+    meters.CLASSES: 747,
+    meters.COPIED: 1365,
+    meters.SKIPPED: 174,
+    meters.LONG_LINES: 0,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
 # signal.

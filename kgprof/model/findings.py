@@ -129,8 +129,8 @@ class Rule(Model):
     # what of a step a finding can be the reason of; empty: it costs no time by itself
     can_cost: tuple[CostKind, ...]
     # near a threshold its findings come and go with the noise, so they fail no comparison
-    judged_from_times: bool
-    symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
+    judged_from_times: bool = False
+    symptom_of: tuple[str, ...] = ()  # ids of rules whose findings can be the reason of it
     relieves: tuple[LimitKind, ...] = ()  # what limits a step that its fix makes shorter
 
 
@@ -148,8 +148,6 @@ def unknown_rule(name: str, level: Level) -> Rule:
         topic=Topic.UNKNOWN,
         seen_in=((),),
         can_cost=(),
-        judged_from_times=False,
-        symptom_of=(),
     )
 
 

@@ -33,8 +33,6 @@ CACHE_BYPASSED = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (CACHE_BYPASSED,)
 CONTROL_FLOW = (

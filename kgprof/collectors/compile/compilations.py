@@ -55,8 +55,6 @@ COMPILE_FAILED = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
     can_cost=tuple(m.CostKind),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (COMPILE_FAILED,)
 

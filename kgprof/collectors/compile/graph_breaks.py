@@ -49,8 +49,6 @@ GRAPH_BREAK = m.Rule(
     seen_in=((m.Witness.COMPILE,),),
     # Two graphs, Python between them, and nothing is fused across.
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (GRAPH_BREAK,)

@@ -61,8 +61,6 @@ IN_STEADY_STATE = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 LIMIT_REACHED = m.Rule(
@@ -91,8 +89,6 @@ LIMIT_REACHED = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.RECOMPILING, m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 UNBOUNDED = m.Rule(
@@ -118,8 +114,6 @@ UNBOUNDED = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)

@@ -45,8 +45,6 @@ RUNS_EAGERLY = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILED_CALLS, m.Witness.STEADY_CALLS),),
     can_cost=tuple(m.CostKind),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (RUNS_EAGERLY,)

@@ -58,8 +58,6 @@ SKIPPED_FRAME = m.Rule(
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
     can_cost=tuple(m.CostKind),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (SKIPPED_FRAME,)

@@ -42,7 +42,6 @@ UNROLLED = m.Rule(
     seen_in=((m.Witness.COMPILE, m.Witness.GRAPH_HOOK),),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.COMPILING,),
 )
 RULES = (UNROLLED,)

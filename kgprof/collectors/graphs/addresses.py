@@ -58,8 +58,6 @@ COPIED = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.MEMORY,),
 )
 UNSTABLE = m.Rule(
@@ -89,8 +87,6 @@ UNSTABLE = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (COPIED, UNSTABLE)
 

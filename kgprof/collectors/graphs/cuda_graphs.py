@@ -55,8 +55,6 @@ SKIPPED = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES,),
 )
 PARTITIONED = m.Rule(
@@ -82,8 +80,6 @@ PARTITIONED = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES,),
 )
 NONE_LAUNCHED = m.Rule(
@@ -105,8 +101,6 @@ NONE_LAUNCHED = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES, m.Witness.END),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES,),
 )
 RERECORDED = m.Rule(
@@ -132,8 +126,6 @@ RERECORDED = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG, m.Witness.STEADY_CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.RECORDING, m.LimitKind.RECOMPILING, m.LimitKind.LAUNCHES),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)

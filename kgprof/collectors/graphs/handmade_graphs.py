@@ -37,8 +37,6 @@ REPLACED_INPUT = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 KEPT_OUTPUT = m.Rule(
     id="KGP307",
@@ -61,8 +59,6 @@ KEPT_OUTPUT = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 CAPTURED_AGAIN = m.Rule(
     id="KGP308",
@@ -85,8 +81,6 @@ CAPTURED_AGAIN = m.Rule(
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
     can_cost=(m.CostKind.HOST,),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (REPLACED_INPUT, KEPT_OUTPUT, CAPTURED_AGAIN)
 

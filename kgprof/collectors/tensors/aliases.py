@@ -53,8 +53,6 @@ OUTPUT_INPUT = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 OUTPUTS = m.Rule(
     id="KGP403",
@@ -80,8 +78,6 @@ OUTPUTS = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 OVERLAPPING = m.Rule(
     id="KGP405",
@@ -104,8 +100,6 @@ OVERLAPPING = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 COND = m.Rule(
     id="KGP406",
@@ -128,8 +122,6 @@ COND = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.FRAME_HOOK,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (OUTPUT_INPUT, OUTPUTS, OVERLAPPING, COND)
 

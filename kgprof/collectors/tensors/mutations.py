@@ -46,8 +46,6 @@ INPUT_MUTATED = m.Rule(
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(m.CostKind.COPIES,),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (INPUT_MUTATED,)
 

@@ -39,7 +39,6 @@ HOST_CODE = m.Rule(
     ),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.HOST,),
 )
 RULES = (HOST_CODE,)

@@ -54,7 +54,6 @@ SLOW_DATA_LOADER = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.INPUT,),
 )
 PAGEABLE_COPY = m.Rule(
@@ -81,7 +80,6 @@ PAGEABLE_COPY = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.COPIES,),
 )
 RULES = (SLOW_DATA_LOADER, PAGEABLE_COPY)

@@ -33,7 +33,6 @@ LOADER_ON_CPU = m.Rule(
     seen_in=((m.Witness.CPU, m.Witness.TIMING, m.Witness.LOADER_CLOCK),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.INPUT,),
 )
 RULES = (LOADER_ON_CPU,)

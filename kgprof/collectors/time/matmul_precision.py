@@ -50,7 +50,6 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.COMPUTE,),
 )
 MATH_ATTENTION = m.Rule(
@@ -85,7 +84,6 @@ MATH_ATTENTION = m.Rule(
     ),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.MEMORY,),
 )
 NO_AUTOCAST = m.Rule(
@@ -106,7 +104,6 @@ NO_AUTOCAST = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.COMPUTE,),
 )
 RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)

@@ -43,7 +43,6 @@ UNFUSED_OPTIMIZER = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.LAUNCHES, m.CostKind.KERNEL, m.CostKind.HOST),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.LAUNCHES, m.LimitKind.MEMORY, m.LimitKind.SMALL_KERNELS),
 )
 RULES = (UNFUSED_OPTIMIZER,)

@@ -35,7 +35,6 @@ OWN_KERNEL = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OWN_FILES),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
-    symptom_of=(),
 )
 RULES = (OWN_KERNEL,)
 

@@ -38,7 +38,6 @@ SLOW_OPERATOR = m.Rule(
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS),),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
-    symptom_of=(),
     relieves=(m.LimitKind.HOST,),
 )
 RULES = (SLOW_OPERATOR,)

@@ -49,8 +49,6 @@ HOST_DEVICE_SYNC = m.Rule(
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.SYNC,),
 )
 SYNC_IN_GRAPH = m.Rule(
@@ -72,8 +70,6 @@ SYNC_IN_GRAPH = m.Rule(
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
     relieves=(m.LimitKind.SYNC,),
 )
 WOULD_SYNC = m.Rule(
@@ -94,8 +90,6 @@ WOULD_SYNC = m.Rule(
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    judged_from_times=False,
-    symptom_of=(),
 )
 OWN_CLOCK = m.Rule(
     id="KGP204",
@@ -116,8 +110,6 @@ OWN_CLOCK = m.Rule(
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CUDA, m.Witness.READS),),
     can_cost=(m.CostKind.HOST,),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, OWN_CLOCK)
 WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step

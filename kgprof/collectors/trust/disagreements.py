@@ -61,7 +61,6 @@ SOURCES_DISAGREE = m.Rule(
     seen_in=((m.Witness.FRAME_HOOK, m.Witness.END), (m.Witness.READS, m.Witness.END)),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=(),
 )
 RULES = (SOURCES_DISAGREE,)
 

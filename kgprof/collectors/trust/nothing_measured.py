@@ -34,8 +34,6 @@ NOTHING_MEASURED = m.Rule(
     topic=m.Topic.COVERAGE,
     seen_in=((m.Witness.END,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (NOTHING_MEASURED,)
 

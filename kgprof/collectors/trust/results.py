@@ -32,8 +32,6 @@ RESULT_DIFFERS = m.Rule(
     topic=m.Topic.RESULTS,
     seen_in=((m.Witness.RESULTS,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 WORK_UNFINISHED = m.Rule(
     id="KGP502",
@@ -52,8 +50,6 @@ WORK_UNFINISHED = m.Rule(
     topic=m.Topic.RESULTS,
     seen_in=((m.Witness.EVALUATION,),),
     can_cost=(),
-    judged_from_times=False,
-    symptom_of=(),
 )
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
