@@ -342,11 +342,9 @@ def _of_run(
             where = COMPILED
         elif is_one_way and (run.key, *site.place) in broken:
             where = BREAK
-        steps, share = len(reads), 0.0
-        if window:
-            steps = 0
-        else:
-            share = _share(reads, memory.watched_us)
+        steps, share = 0, 0.0
+        if not window:
+            steps, share = len(reads), _share(reads, memory.watched_us)
         yield Sync(
             run=run.key,
             rule=site.rule,
