@@ -214,7 +214,7 @@ def resolve(unified, body, atoms, chosen, own, knowledge, sizes):
     names = tl.zeros((sizes.PLACES, sizes.NAMES), int32)
     named = tl.zeros((sizes.PLACES,), int32)
     size = tl.zeros((sizes.PLACES,), int32)
-    for i in range(sizes.BODY - 1 + tl.sum((atoms[0] != 0).to(int32), 0)):
+    for i in range(tl.sum((atoms[0] != 0).to(int32), 0) + (sizes.BODY - 1)):
         predicate, first, second = atom_of_child(i, body, atoms, chosen, knowledge, sizes)
         present = unified & (predicate != 0)
         ground = present & (first <= constants) & (second <= constants)
@@ -241,7 +241,7 @@ def atom_of_child(i, body, atoms, chosen, knowledge, sizes):
     is_rule, column, renaming = body
     rules = knowledge.rules
     of_rule = is_rule & (column * 0 + i < sizes.BODY)
-    other = i - sizes.BODY
+    other = chosen * 0 + i - sizes.BODY
     other = tl.where(other >= chosen, other + 1, other)
     predicate, first, second = atom_at(atoms, other)
     of_body = tl.load(rules.predicates + i * rules.columns + column, of_rule, 0)
