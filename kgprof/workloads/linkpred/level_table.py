@@ -1,5 +1,5 @@
-"""`levels` on CUDA behind a first look: a level is ten launches of the kernels in derive_kernel.py
-and level_kernels.py, where torch's operations took 150 and read sizes back four times.
+"""`levels` on CUDA behind a first look: a level is ten launches of the kernels in
+level_kernels.py, where torch's operations took 150 and read sizes back four times.
 
     Levels.restart ─► begin: the candidates' first states become rows of the table
     Levels.advance ─► level: derive ─► first look ─► contend ─► second look ─► choose ─► exact look
@@ -21,15 +21,13 @@ kernel, torch does it all.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kgprof.workloads.linkpred import level_layout as layout
 from kgprof.workloads.linkpred.caps import Selection
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
-from kgprof.workloads.linkpred.level_layout import BLOCK, MIXER, Sizes, Table, Walk
 from kgprof.workloads.linkpred.policy import ROUNDING, PolicyNetwork, ResidualBlock
 from kgprof.workloads.linkpred.slots import Problem
 from kgprof.workloads.linkpred.unification import Engine
@@ -41,20 +39,39 @@ except ImportError:
     kernels = None
 
 SECOND_LOOK = 2.0**-18  # the largest difference of its encodings over their length; it was 8.5e-7
-# of the kernels that are not compiled with Triton's own; measured on an H100
-OPTIONS = {
-    "derive": {"num_warps": 2},
-    "first_look": {"num_warps": 8, "num_stages": 1},
-    "second_look": {"num_warps": 8, "num_stages": 1},
-    "choose": {"num_warps": 1},
-    "exact_look": {"num_warps": 8},
-    "decide": {"num_warps": 1},
-}
+# an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
+MIXER = 0x2545F4914F6CDD1D
+# Rows of a program that encodes, columns at a time in float32, and warps of both. Measured on an
+# H100.
+ROWS, PART, WARPS = 64, 32, 8
+DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
+CONTENDED = 16  # states per program
+BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
 # children that are encoded again: so many per state, and at first so many beside
 ROOM = 1.5
 SPARE = 1024
+
+
+class Table(NamedTuple):
+    """A row for each state that a level reached; that of its first time has its successor."""
+
+    keys: Tensor  # int64 [R, words + 1]
+    next: Tensor  # integer [R]
+    ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
+    lost: Tensor  # int64 [R, 5], by deriving its children: the caps' counters, then NaN logits
+
+
+class Walk(NamedTuple):
+    """Where each candidate is and what it met on its way; changed in place."""
+
+    outcome: Tensor  # int8
+    depths: Tensor  # int32
+    at: Tensor  # int64, the table's row of its state
+    live: Tensor  # bool
+    overflowed: Tensor  # bool
+    tally: Tensor  # int64 [5], of all candidates, as Table.lost
 
 
 class UncompiledError(Exception):
@@ -62,35 +79,33 @@ class UncompiledError(Exception):
 
 
 class Launches:
-    """Starts the kernels of one table. Each is compiled once. What Triton would look at again with
+    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with
     every launch (which takes longer than the kernels of a small level) is as at the first: types
-    and alignments of pointers, and all integers but those that a kernel names
+    and alignments of pointers, and all integers but those that level_kernels.py names
     (``do_not_specialize``)."""
 
     def __init__(self) -> None:
-        self._compiled: dict[str, Any] = {}
+        self._compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 
-    def __call__(self, kernel: Any, programs: int, *arguments: Any) -> None:
+    def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
         """Raises UncompiledError, when nothing has run."""
-        name = kernel.__name__
-        options = OPTIONS.get(name, {})
-        if name not in self._compiled:
+        key = kernel.__name__, *sizes.values()
+        if key not in self._compiled:
             try:
-                compiled = kernel.warmup(*arguments, grid=(programs,), **options)
+                compiled = kernel.warmup(*arguments, grid=(programs,), **sizes)
                 if compiled is not None:
                     compiled[programs, 1, 1]  # is loaded
             except (RuntimeError, kernels.TritonError) as error:
-                raise UncompiledError(f"Triton does not compile `{name}`: {error}") from error
-            self._compiled[name] = compiled
-        compiled = self._compiled[name]
+                raise UncompiledError(
+                    f"Triton does not compile `{kernel.__name__}`: {error}"
+                ) from error
+            constants = tuple(sizes[name] for name in kernel.arg_names[len(arguments) :])
+            self._compiled[key] = (compiled, constants)
+        compiled, constants = self._compiled[key]
         if compiled is None:  # Triton interprets
-            kernel[programs,](*arguments, **options)
+            kernel[programs,](*arguments, **sizes)
         else:
-            compiled[programs, 1, 1](*arguments)
-
-    def by_rows(self, kernel: Any, count: int, *arguments: Any) -> None:
-        """Start enough programs for ``count`` rows; the kernel gets ``count`` behind the others."""
-        self(kernel, cdiv(count, BLOCK), *arguments, count)
+            compiled[programs, 1, 1](*arguments, *constants)
 
 
 def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -101,128 +116,70 @@ class Looks:
     """Encodes packed states in three ways; how many these are is read on the GPU."""
 
     def __init__(
-        self,
-        policy: PolicyNetwork,
-        fields: layout.Fields,
-        differs: float,
-        launch: Launches,
-        sizes: Sizes,
+        self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches
     ) -> None:
         look = FirstLook(policy)
         self.launch = launch
-        self.sizes = sizes
         self.device = look.bias.device
         linear = [block.linear for block in policy.blocks if isinstance(block, ResidualBlock)]
         self.full = torch.stack([each.weight for each in linear])  # [layers, out, in]
         full = self.full.transpose(1, 2).contiguous()
         self.high = full.half()
         self.low = ((full - self.high) * 2048).half()
-        self.network = layout.Network(
-            look.predicates,
-            look.terms,
-            look.bias,
-            look.biases,
-            look.gains,
-            look.shifts,
-            look.epsilon,
-            fields,
-        )
+        norm = (look.gains, look.shifts, look.epsilon)
+        network = kernels.Network(look.predicates, look.terms, look.bias, look.biases, *norm)
+        self.policy = (network, engine.fields)
         # Of a logit, over the lengths of both encodings: the first look's of a child by the
         # second's of its parent, and both the second's.
         far = SECOND_LOOK / (1 - SECOND_LOOK)
-        self.scale = policy.scale
-        self.reach = (differs + far) / (1 - differs) * policy.scale
+        self.scale, self.reach = policy.scale, (differs + far) / (1 - differs) * policy.scale
         self.second_reach = far * (1 + 1 / (1 - SECOND_LOOK)) * policy.scale
-        self.width = policy.sizes.hidden
+        layers, self.width, _ = full.shape
+        self.sizes: dict[str, Any] = {
+            "ATOMS": engine.caps.atoms,
+            "WORDS": len(engine.words),
+            "LAYERS": layers,
+            "WIDTH": self.width,
+        }
         self.programs = 1
         if self.device.type == "cuda":
-            self.programs = torch.cuda.get_device_properties(self.device).multi_processor_count
+            card = torch.cuda.get_device_properties(self.device)
+            self.programs = card.multi_processor_count
 
-    def first(
-        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Answers the logits of all children and what the first look may be off by; ``encoded`` has
-        their parents, in the rows ``sources``."""
-        room = len(parents)
-        logits = allocate((room,), torch.float32, self.device)
-        reaches = torch.empty_like(logits)
-        given = (children, count, parents, sources, encoded, logits, reaches)
-        self._rows(kernels.first_look, room, *given, self.scale, self.reach)
-        return logits, reaches
+    def first(self, children: Tensor, count: Tensor, parents: Tensor, *others: Tensor) -> None:
+        """Fill the logits of all children and what the first look may be off by; ``others`` are
+        where ``encoded`` has each parent, encoded, logits and reaches."""
+        bounds = (self.scale, self.reach)
+        self._rows(kernels.first_look, len(parents), children, count, parents, *others, *bounds)
 
     def second(
         self, children: Tensor, kept: Tensor, count: Tensor, room: int, apart: Tensor
     ) -> Tensor:
         """Encode the first ``room`` that were kept, and raise ``apart`` to the largest difference
         of a first look."""
-        encoded = allocate((room, self.width), torch.float32, self.device)
+        encoded = self._encodings(room)
         self._rows(kernels.second_look, room, children, kept, count, encoded, apart, self.low)
         return encoded
 
-    def _rows(self, kernel: Any, room: int, *given: Any) -> None:
-        self.launch(kernel, self.programs, *given, self.high, self.network, room, self.sizes)
+    def _rows(self, kernel: Any, room: int, *arguments: Any) -> None:
+        self.launch(
+            kernel, self.programs, *arguments, self.high, *self.policy, room, **self.sizes,
+            ROWS=ROWS, num_warps=WARPS, num_stages=1,
+        )  # fmt: skip
 
     def exact(
         self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int
     ) -> Tensor:
         """Encode the first ``room`` rows in float32."""
-        encoded = allocate((room, self.width), torch.float32, self.device)
-        given = (rows, count, children, keys, encoded, self.full, self.network, room, self.sizes)
-        self.launch(kernels.exact_look, 4 * self.programs, *given)
+        encoded = self._encodings(room)
+        self.launch(
+            kernels.exact_look, 4 * self.programs, rows, count, children, keys, encoded, self.full,
+            *self.policy, room, **self.sizes, PART=PART, num_warps=WARPS,
+        )  # fmt: skip
         return encoded
 
-
-def sizes_of(engine: Engine, policy: PolicyNetwork, patterns: layout.Patterns) -> Sizes:
-    caps = engine.caps
-    places = caps.facts + caps.rules
-    last_variable = max(int(engine.rule_head.max()), int(engine.rule_terms.max()))
-    names = max(last_variable - engine.constants, 2 * caps.atoms)
-    numbers = Sizes(
-        ATOMS=caps.atoms,
-        WORDS=len(engine.words),
-        BODY=len(engine.rule_terms),
-        FACTS=caps.facts,
-        RULES=caps.rules,
-        PLACES=max(PLACES, next_power_of_2(places)),
-        NAMES=next_power_of_2(names),
-        PROBES=len(patterns.keys) - 1 - patterns.last,
-        LEFTMOST=engine.selection is Selection.LEFTMOST,
-        CHILDREN=next_power_of_2(min(caps.children, places)),
-        LAYERS=policy.sizes.layers,
-        WIDTH=policy.sizes.hidden,
-    )
-    return Sizes(*map(kernels.constexpr, numbers))
-
-
-def graph_of(engine: Engine) -> layout.Graph:
-    """The engine's tables, as the kernels read them."""
-    arguments = engine.fact_arguments
-    head = engine.rule_head
-    return layout.Graph(
-        arguments,
-        arguments.shape[1],
-        patterns_of(engine),
-        layout.Rules(
-            engine.rule_start, head, engine.rule_predicate, engine.rule_terms, head.shape[1]
-        ),
-        layout.Fields(engine.field_word, engine.field_shift, engine.field_mask),
-        engine.constants,
-        engine.caps.children,
-    )
-
-
-def patterns_of(engine: Engine) -> layout.Patterns:
-    """The engine's look-ups, of which the last one is none, in a hash table."""
-    keys = engine.pattern_keys[:-1]
-    slots, last, probes = hashed_slots(keys)
-    probes = next_power_of_2(probes)
-
-    def by_slot(values: Tensor) -> Tensor:
-        return values.new_full((last + probes + 1,), -1).index_copy(0, slots, values)
-
-    starts = by_slot(engine.pattern_start[:-1].int())
-    lengths = by_slot(engine.pattern_length[:-1].int())
-    return layout.Patterns(by_slot(keys), starts, lengths, last)
+    def _encodings(self, room: int) -> Tensor:
+        return allocate((room, self.width), torch.float32, self.device)
 
 
 def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
@@ -240,28 +197,29 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
         taken[place[free]] = free
         left = left[taken[place[left]] != left]
         place[left] += 1
-    if not len(keys):
-        return place, last, 1
-    return place, last, int((place - own).max()) + 1
+    return place, last, int((place - own).max()) + 1 if len(keys) else 1
+
+
+def by_slot(slots: Tensor, values: Tensor, size: int) -> Tensor:
+    return values.new_full((size,), -1).index_copy(0, slots, values)
 
 
 def unfit(problem: Problem) -> str:
     """Why the kernels are not for this problem, or ''. Each child of a state is compared with each,
     a row is held whole."""
     engine = problem.engine
-    weight = problem.policy.term.weight
     width = problem.policy.sizes.hidden
-    on_gpu = kernels is not None and weight.is_cuda
-    if not on_gpu or torch.cuda.get_device_capability(weight.device) < (8, 0):
+    weight = problem.policy.term.weight
+    card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
+    if kernels is None or card < (8, 0):
         return "they need Triton and a GPU of compute capability 8.0"
-    if weight.dtype != torch.float32 or width not in (32, 64, 128, 256):
+    if weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
         return "they are for float32 policies of 32, 64, 128 or 256 hidden units"
     places = engine.caps.facts + engine.caps.rules
     if places > 128:
         return "they are for at most 128 facts and rules per state"
     # Words of the children of a level, and rows of the table.
-    numbers = max(places * len(engine.words), 8 * (problem.depth + 1))
-    most = (2**31 - 1) // numbers
+    most = (2**31 - 1) // max(places * len(engine.words), 8 * (problem.depth + 1))
     if problem.size > most:
         return f"they count in 32 bits, which is enough for {most:,} candidates at a time"
     return ""
@@ -279,17 +237,44 @@ class LevelTable:
         self.apart, self.second_apart = apart, second_apart
         self.device = problem.goals.device
         self.launch = Launches()
-        self.graph = graph_of(engine)
-        self.sizes = sizes_of(engine, problem.policy, self.graph.patterns)
-        self.looks = Looks(problem.policy, self.graph.fields, differs, self.launch, self.sizes)
-        self.most = min(caps.children, caps.facts + caps.rules)
+        self.looks = Looks(problem.policy, engine, differs, self.launch)
+        places = caps.facts + caps.rules
+        self.most = min(caps.children, places)
         self.first_mask = int(engine.field_mask[0, 0, 0])
-        self.words = len(engine.words)
+        self.words = {
+            "WORDS": len(engine.words),
+            "WORDS_UP": next_power_of_2(len(engine.words)),
+        }
+        keys = engine.pattern_keys[:-1]
+        slots, last, probes = hashed_slots(keys)
+        probes = next_power_of_2(probes)
+        columns = (keys, engine.pattern_start[:-1].int(), engine.pattern_length[:-1].int())
+        patterns = (*(by_slot(slots, column, last + probes + 1) for column in columns), last)
+        arguments = engine.fact_arguments
+        head, terms = engine.rule_head, engine.rule_terms
+        rules = (engine.rule_start, head, engine.rule_predicate, terms, head.shape[1])
+        tables = ((arguments, arguments.shape[1]), patterns, rules, engine.fields)
+        self.engine = (*tables, engine.constants, caps.children)
+        variables = max(int(head.max()), int(terms.max())) - engine.constants
+        self.derives: dict[str, Any] = {
+            "ATOMS": caps.atoms,
+            "ATOMS_UP": next_power_of_2(caps.atoms),
+            "BODY": len(terms),
+            "FACTS": caps.facts,
+            "RULES": caps.rules,
+            "PLACES": max(PLACES, next_power_of_2(places)),
+            "NAMES": next_power_of_2(max(variables, 2 * caps.atoms)),
+            "PROBES": probes,
+            "LEFTMOST": engine.selection is Selection.LEFTMOST,
+            **self.words,
+            "num_warps": DERIVE_WARPS,
+        }
+        wide = {"dtype": torch.int64}
         self.table = Table(
-            self.wide(0, self.words + 1),
+            self.empty(0, len(engine.words) + 1, **wide),
             self.empty(0),
             self.empty(0),
-            self.wide(0, layout.COUNTERS),
+            self.empty(0, 5, **wide),
         )
         self.rows = 0  # of the table
         self.slots = self.empty(0)
@@ -299,11 +284,8 @@ class LevelTable:
         # children, those encoded again, states in float32
         self.looked_at: tuple[int, ...] = (0, 0, 0)
 
-    def empty(self, *sizes: int) -> Tensor:
-        return allocate(sizes, torch.int32, self.device)
-
-    def wide(self, *sizes: int) -> Tensor:
-        return allocate(sizes, torch.int64, self.device)
+    def empty(self, *sizes: int, dtype: torch.dtype = torch.int32) -> Tensor:
+        return allocate(sizes, dtype, self.device)
 
     def begin(self, keys: Tensor, ends: Tensor, at: Tensor) -> int:
         """Take the states that candidates begin with; ``at`` gets the row of each. Answers how many
@@ -313,18 +295,17 @@ class LevelTable:
         self.looked_at = (0, 0, 0)
         self._grow(count)
         self.slots.fill_(-1)
-        self.table.keys[:count] = keys
-        self.table.ends[:count] = ends
+        self.table.keys[:count], self.table.ends[:count] = keys, ends
         row = torch.arange(count, dtype=torch.int32, device=self.device)
         first = self.empty(count)
-        counts = self.empty(layout.COUNTS).zero_()
+        counts = torch.zeros(5, dtype=torch.int32, device=self.device)
         self._settle(row, first, row, counts)
         at.copy_(first)
-        left = int(counts[layout.NEW])
+        left = int(counts[2])
         self.ids, self.sources = self.ids[:left], row[:left]
         states = keys[:, :-1].contiguous()
         unused = torch.zeros_like(self.apart)  # nobody takes a first look at these
-        self.encoded = self.looks.second(states, self.ids, counts[layout.NEW :], left, unused)
+        self.encoded = self.looks.second(states, self.ids, counts[2:], left, unused)
         # A sample in float32, for float32 may have nothing to decide later.
         sample = self.ids[: self.looks.programs]
         number = len(sample)
@@ -339,7 +320,9 @@ class LevelTable:
         The frontier is then what was never reached before: so many states, or -1 where there was
         too little room for children: the next time there is more."""
         count = len(self.ids)
-        counts = self.empty(layout.COUNTS).zero_()
+        # Children, those that were kept, new states; states that float32 decides, and what it
+        # encodes for them.
+        counts = torch.zeros(5, dtype=torch.int32, device=self.device)
         expected = int(ROOM * count)
         room = expected + self.spare
         if count:
@@ -347,15 +330,19 @@ class LevelTable:
             chosen = self._expand(counts, room)
             self._settle(self.ids, self.table.next, chosen, counts)
         live, overflowed = walk.live.view(torch.int8), walk.overflowed.view(torch.int8)
-        bytewise = walk._replace(live=live, overflowed=overflowed)
-        self.launch.by_rows(kernels.follow, len(walk.at), bytewise, self.table, depth)
+        self._launch_rows(
+            kernels.follow,
+            len(walk.at),
+            tuple(walk._replace(live=live, overflowed=overflowed)),
+            tuple(self.table),
+            depth,
+        )
         # The CPU waits for the GPU here, where it has given it the whole level.
-        children, kept, left, _, exact = counts.tolist()
-        self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, exact)))
+        children, kept, left, _, again = counts.tolist()
+        self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, again)))
         self.ids, self.sources = self.ids[:left], self.sources[:left]
-        needed = max(kept, exact)
-        if needed > room:
-            self.spare = max(2 * self.spare, needed - expected)
+        if max(kept, again) > room:
+            self.spare = max(2 * self.spare, max(kept, again) - expected)
             return -1
         return int(left)
 
@@ -363,50 +350,46 @@ class LevelTable:
         """Choose a child of each state of the frontier, which becomes the next row of the table.
         Answers where ``encoded`` has each."""
         count = len(self.ids)
-        contest = self._contest(counts, room)
+        most = count * self.most
         looks = self.looks
+        table = tuple(self.table)
+        starts, numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
+        parents = self.empty(most)
+        children = self.empty(most, self.words["WORDS"], dtype=torch.int64)
+        self.launch(
+            kernels.derive, count, self.ids, table, counts, starts, numbers, parents, children,
+            *self.engine, **self.derives,
+        )  # fmt: skip
+        logits = self.empty(most, dtype=torch.float32)
+        reaches = torch.empty_like(logits)
+        looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
+        kept = self.empty(most)
+        lists = (self.empty(count), self.empty(count), kept)
         grain = ROUNDING[torch.float32]
+        self.launch(
+            kernels.contend, cdiv(count, CONTENDED), counts[1:], starts, numbers, logits, reaches,
+            lists, count, 2 * grain, STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
+        )  # fmt: skip
+        encoded = looks.second(children, kept, counts[1:], room, self.apart)
+        frontier = (self.ids, self.sources, self.encoded)
+        opened, open_starts = self.empty(count), self.empty(count)
+        states = (frontier, lists, children, encoded, table, chosen, counts, opened, open_starts)
         # Rows that nothing is written to, where there is too little room, are the table's first
         # row.
         rows = self.empty(room).fill_(-1)
         begins = (self.rows, self.first_mask, looks.scale)
+        sizes: dict[str, Any] = {**self.words, "WIDTH": looks.width, "num_warps": 1}
         self.launch(
-            kernels.choose, count, contest, rows, *begins, looks.second_reach, 2 * grain, room,
-            self.sizes,
+            kernels.choose, count, *states, rows, *begins, looks.second_reach, 2 * grain, room,
+            **sizes,
         )  # fmt: skip
-        to_encode = counts[layout.EXACT :]
-        exact = looks.exact(contest.children, self.table.keys, rows, to_encode, room)
+        exact = looks.exact(children, self.table.keys, rows, counts[4:], room)
         self.launch(
-            kernels.decide, looks.programs, contest, exact, self.second_apart, *begins, grain, room,
-            self.sizes,
+            kernels.decide, looks.programs, *states, exact, self.second_apart, *begins, grain, room,
+            **sizes,
         )  # fmt: skip
-        self.encoded = contest.encoded
-        return contest.chosen
-
-    def _contest(self, counts: Tensor, room: int) -> layout.Contest:
-        """Derive the children of the frontier, and encode those that can still win."""
-        count = len(self.ids)
-        most = count * self.most
-        begins, lengths, parents = self.empty(count), self.empty(count), self.empty(most)
-        children = self.wide(most, self.words)
-        self.launch(
-            kernels.derive, count, self.ids, self.table, counts, begins, lengths, parents, children,
-            self.graph, self.sizes,
-        )  # fmt: skip
-        looked_at = (children, counts, parents, self.sources, self.encoded)
-        logits, reaches = self.looks.first(*looked_at)
-        starts, numbers, kept = self.empty(count), self.empty(count), self.empty(most)
-        kept_count = counts[layout.KEPT :]
-        grain = ROUNDING[torch.float32]
-        self.launch(
-            kernels.contend, cdiv(count, layout.CONTENDED), kept_count, begins, lengths,
-            logits, reaches, starts, numbers, kept, count, 2 * grain, self.sizes,
-        )  # fmt: skip
-        encoded = self.looks.second(children, kept, kept_count, room, self.apart)
-        return layout.Contest(
-            self.ids, self.sources, self.encoded, starts, numbers, kept, children, encoded,
-            self.table, self.empty(count), counts, self.empty(count), self.empty(count),
-        )  # fmt: skip
+        self.encoded = encoded
+        return chosen
 
     def _settle(self, of: Tensor, to: Tensor, chosen: Tensor, counts: Tensor) -> None:
         """The new rows of the table get their slots, ``to`` at ``of`` the first row with their key,
@@ -414,20 +397,22 @@ class LevelTable:
         count = len(of)
         places = self._entered(self.rows, count)
         self.ids, self.sources = self.empty(count), self.empty(count)
-        new = (self.ids, self.sources, counts[layout.NEW :], self.rows)
-        ends = self.table.ends
-        self.launch.by_rows(kernels.settle, count, self.slots, places, of, to, ends, chosen, *new)
+        new = (self.ids, self.sources, counts[2:], self.rows)
+        self._launch_rows(
+            kernels.settle, count, self.slots, places, of, to, self.table.ends, chosen, *new
+        )
         self.rows += count
 
     def _entered(self, begins: int, count: int) -> Tensor:
         """Enter ``count`` rows into the hash table. Answers their slots."""
         places = self.empty(count)
         last = len(self.slots) - BLOCK - 1
-        self.launch(
-            kernels.enter, cdiv(count, BLOCK), self.slots, self.table.keys, places, last, begins,
-            count, self.sizes,
-        )  # fmt: skip
+        given = (self.slots, self.table.keys, places, last, begins)
+        self._launch_rows(kernels.enter, count, *given, WORDS=self.words["WORDS"])
         return places
+
+    def _launch_rows(self, kernel: Any, count: int, *arguments: Any, **sizes: Any) -> None:
+        self.launch(kernel, cdiv(count, BLOCK), *arguments, count, **sizes, BLOCK=BLOCK)
 
     def _grow(self, count: int) -> None:
         """Make room for so many more rows, and twice as many slots as rows at least."""
@@ -436,12 +421,12 @@ class LevelTable:
             return
         room = next_power_of_2(max(2 * rows, FIRST_ROWS))
         self.table = Table(*(self._longer(column, room) for column in self.table))
-        self.slots = self.empty(2 * room + BLOCK).fill_(-1)
+        self.slots = torch.full((2 * room + BLOCK,), -1, dtype=torch.int32, device=self.device)
         if self.rows:
             self._entered(0, self.rows)
 
     def _longer(self, before: Tensor, room: int) -> Tensor:
-        after = allocate((room, *before.shape[1:]), before.dtype, self.device)
+        after = self.empty(room, *before.shape[1:], dtype=before.dtype)
         after[: self.rows] = before[: self.rows]
         return after
 

@@ -118,6 +118,11 @@ class Engine(nn.Module):
         starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
         self.words = [slice(start, end) for start, end in itertools.pairwise(starts)]
 
+    @property
+    def fields(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The word, the shift and the mask of each field."""
+        return self.field_word, self.field_shift, self.field_mask
+
     def derive(self, states: Tensor, own: Tensor) -> Children:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32
         [B, 3]) is proved."""
@@ -249,7 +254,7 @@ class Engine(nn.Module):
         no_body = Atoms(*(table[..., -1:].unsqueeze(-1) for table in self._bodies()))
         atoms = _joined(no_body, rest._replace(terms=terms), row.shape)
         return Resolvents(
-            atoms, (offset < length) & unifies & ~is_own, (length - self.caps.facts).clamp(min=0)
+            atoms, (offset < length) & unifies & ~is_own, _excess(length, self.caps.facts)
         )
 
     def _resolve_with_rules(self, goal: Atoms, rest: Atoms) -> Resolvents:
@@ -268,7 +273,7 @@ class Engine(nn.Module):
         atoms = _joined(body, rest, row.shape)
         atoms = atoms._replace(terms=second.apply(first.apply(atoms.terms)))
         valid = (offset < length) & first.unifies & second.unifies
-        return Resolvents(atoms, valid, (length - self.caps.rules).clamp(min=0))
+        return Resolvents(atoms, valid, _excess(length, self.caps.rules))
 
     def _replacement(self, goal: Tensor, head: Tensor) -> _Replacement:
         """What makes two arguments equal: the head's variable goes, else the goal's."""
@@ -356,6 +361,10 @@ def _same(atoms: Atoms, others: Atoms) -> Tensor:
     return (atoms.predicate == others.predicate) & (atoms.terms == others.terms).all(1)
 
 
+def _excess(length: Tensor, cap: int) -> Tensor:
+    return (length - cap).clamp(min=0)
+
+
 def _scatter(source: Tensor, place: Tensor, dim: int, size: int) -> Tensor:
     """``source`` put at ``place`` along ``dim`` of a zero tensor of that ``size``; what goes to
     place ``size`` is lost.
@@ -404,15 +413,15 @@ def _field_tables(
     word = shift = 0
     for bits in (predicate_bits, term_bits, term_bits) * atoms:
         if shift + bits > WORD_BITS:
-            word += 1
+            word = word + 1
             shift = 0
         fields.append((word, shift, (1 << bits) - 1))
         shift += bits
-    words, shifts, masks = np.array(fields, dtype=np.int64).T
+    table = np.array(fields, dtype=np.int64)
     return {
-        "field_word": words.copy(),
-        "field_shift": shifts.reshape(-1, 1, 1).copy(),
-        "field_mask": masks.reshape(-1, 1, 1).copy(),
+        "field_word": table[:, 0].copy(),
+        "field_shift": table[:, 1].reshape(-1, 1, 1).copy(),
+        "field_mask": table[:, 2].reshape(-1, 1, 1).copy(),
     }
 
 

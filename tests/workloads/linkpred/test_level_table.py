@@ -75,21 +75,23 @@ class Watched(level_table.Launches):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first: dict[str, list[Any]] = {}
+        self.first: dict[tuple[Any, ...], list[Any]] = {}
 
-    def __call__(self, kernel: Any, programs: int, *arguments: Any) -> None:
+    def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
         free = kernel.kwargs["do_not_specialize"] or ()
         given = [
             name in free or compiled_for(given)
             for name, given in zip(kernel.arg_names, arguments, strict=False)
         ]
-        assert self.first.setdefault(kernel.__name__, given) == given, kernel.__name__
+        assert self.first.setdefault((kernel.__name__, *sizes.values()), given) == given, (
+            kernel.__name__
+        )
         assert all(
             abs(given) < 2**31
             for name, given in zip(kernel.arg_names, arguments, strict=False)
             if name in free
         )
-        super().__call__(kernel, programs, *arguments)
+        super().__call__(kernel, programs, *arguments, **sizes)
 
 
 def report(case: str, seeds: range) -> list[dict[str, Any]]:
@@ -139,11 +141,12 @@ def encodings() -> dict[str, Any]:
         engine.pack(states)[..., 0].T.contiguous(),
         torch.tensor([len(states)], dtype=torch.int32),
     )
-    graph = level_table.graph_of(engine)
-    sizes = level_table.sizes_of(engine, policy, graph.patterns)
-    looks = level_table.Looks(policy, graph.fields, 2.0**-9, level_table.Launches(), sizes)
-    first, apart = FirstLook(policy), torch.zeros(())
-    logits, reaches = looks.first(packed, count, places, places, parents)
+    looks, first = (
+        level_table.Looks(policy, engine, 2.0**-9, level_table.Launches()),
+        FirstLook(policy),
+    )
+    logits, reaches, apart = torch.empty(len(states)), torch.empty(len(states)), torch.zeros(())
+    looks.first(packed, count, places, places, parents, logits, reaches)
     second = looks.second(packed, places, count, len(states), apart)
     exact = looks.exact(packed, packed, places, count, len(states))
     exchanged = engine.pack(states[:, [1, 0, 2, 3]])[..., 0].T.contiguous()

@@ -39,8 +39,15 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.level_layout import MIXER, Table, Walk
-from kgprof.workloads.linkpred.level_table import SECOND_LOOK, LevelTable, UncompiledError, unfit
+from kgprof.workloads.linkpred.level_table import (
+    MIXER,
+    SECOND_LOOK,
+    LevelTable,
+    Table,
+    UncompiledError,
+    Walk,
+    unfit,
+)
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
