@@ -26,9 +26,8 @@ def between_graphs(
     Microseconds a step.
 
     A frame's region holds that of what goes on behind the break; from the end of the last graph
-    before that. A break with no graph before it is not measured: none was captured, or the backend
-    does not mark it in the trace. Nor is one with another compiled function behind that graph,
-    which may be what broke it.
+    before that. Skipped where a step has no graph before the break (none was captured, or the
+    backend does not mark it), or another compiled function behind it, which may be what broke it.
     """
     trace = run.trace()
     if isinstance(trace, m.Skipped):
@@ -64,11 +63,11 @@ def between_graphs(
         since_ns = before.max(initial=0)
         others = (parent == outer) & (columns.start_ns >= since_ns) & (columns.start_ns < until_ns)
         if not since_ns or others.any():
-            continue
+            return m.Skipped("TRACE does not show the break alone between two graphs")
         spent_ns[step] += until_ns - since_ns
         events += 1
     if not events:
-        return m.Skipped("TRACE has no step with nothing but the break between two graphs")
+        return m.Skipped("no step of TRACE went through both graphs")
     each_us = spent_ns / 1000
     return m.FindingCost(
         # the mean, if most steps do not go there

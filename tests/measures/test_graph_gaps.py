@@ -75,19 +75,19 @@ def test_the_gap_is_from_the_graphs_end_to_the_next_region(
         (broken_call(10, line_us=4), "marks no steps"),
         (
             [step(0, 0, 90), region(10, 50), graph(12, 5)],
-            "TRACE has no step with nothing but the break between two graphs",
+            "no step of TRACE went through both graphs",
         ),
         (
             [step(0, 0, 90), *broken_call(200, line_us=4)],
-            "TRACE has no step with nothing but the break between two graphs",
+            "no step of TRACE went through both graphs",
         ),
         (
             [step(0, 0, 90), region(10, 50), region(17, 20, "2/0"), graph(18, 15)],
-            "TRACE has no step with nothing but the break between two graphs",
+            "TRACE does not show the break alone",
         ),
         (
             [step(0, 0, 90), *broken_call(10, line_us=16), region(33, 10, "1/0"), graph(34, 8)],
-            "TRACE has no step with nothing but the break between two graphs",
+            "TRACE does not show the break alone",
         ),
     ],
     ids=[

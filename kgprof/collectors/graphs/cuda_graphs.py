@@ -265,6 +265,9 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         names = set(traced.columns.names)
         ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
     recorded = tuple(_recorded(trace))
+    if run.record.script is not None and recorded and not per_step:
+        per_step = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
+        replayed = []
     skips, partitions = tuple(_skips(trace)), tuple(_partitions(trace))
     placed = (
         event.location for events in (skips, partitions, replayed, recorded) for event in events
@@ -455,10 +458,9 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
                 related=cut.related,
                 names=cut.cpu_inputs,
             )
-    # Where torch recorded graphs in the traced steps, or may have after them, there was none to
-    # replay yet.
+    # Where torch only recorded graphs in the traced steps, there was none to replay yet.
     may_replay = not event.replayed or any(one.runs for one in event.replayed)
-    if event.graphs and event.launches_per_step == 0 and may_replay and not event.recorded:
+    if event.graphs and event.launches_per_step == 0 and may_replay:
         skipped = "torch logged no skip"
         if event.skips:
             skipped = f"torch logged that it skipped {len(event.skips)} of them"
@@ -467,7 +469,7 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
             f"{plural(event.graphs, 'compiled graph')} ran in it; {skipped}"
         )
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
-    elif event.launches_per_step:
+    else:
         yield from _not_launched(event)
     yield from _again(event)
     yield from _for_sizes(event)

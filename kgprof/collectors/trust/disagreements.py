@@ -8,9 +8,9 @@ same.
 | compilations | a row of metrics with guards | a frame that came back compiled |
 | graphs | a row of metrics that counts operators | a graph was put into the module |
 
-And on a GPU, of each CUDA graph that torch's log calls skipped, the launches in its compiled
-region; and of each line of eager code that makes a number of a tensor, the dispatcher's hook
-against torch's sync-debug mode. What else reads is seen by one of the two alone: ``.cpu()`` by
+And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its
+compiled region; and of each line of eager code that makes a number of a tensor, the dispatcher's
+hook against torch's sync-debug mode. What else reads is seen by one of the two alone: ``.cpu()`` by
 sync-debug, the user's line of a read in compiled code by the hook.
 
 A source that was not there, or that had to leave records out, takes no part: what it lacks is no
@@ -169,18 +169,25 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
 
 
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
-    """A graph that the log calls skipped and that is launched; one that was recorded may be
-    replayed after TRACE."""
+    """A graph that the log calls recorded and that is never launched, or one that it calls skipped
+    and that is."""
     if isinstance(event.recorded, m.Skipped):
         return  # as on a CPU, where nothing is replayed either
     recorded = {one.compile_id for one in event.recorded}
     skipped = {skip.compile_id for skip in event.skips}
     for one in event.replayed:
-        if one.compile_id in skipped - recorded and one.launches:
+        said = ""
+        if one.compile_id in recorded and one.kernels and not one.launches:
+            said = (
+                f"torch's log says that it was recorded, but its {one.runs} runs in TRACE "
+                "have no cudaGraphLaunch"
+            )
+        elif one.compile_id in skipped - recorded and one.launches:
             said = (
                 f"torch's log says that it was skipped, but its {one.runs} runs in TRACE have "
                 f"{one.launches} cudaGraphLaunch"
             )
+        if said:
             name = f"compilation {one.compile_id}"
             if one.location is not None:
                 name = one.location.function

@@ -90,11 +90,14 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
 
 
-def test_none_launched_is_not_said_of_graphs_that_may_have_been_recorded_later() -> None:
+def test_none_launched_is_not_said_of_a_scripts_graphs_that_may_have_been_recorded_later() -> None:
     regions = (Region("0/0", runs=4, graphs=0),)
     recording = written.on_cuda(*compiled_once(), *recorded_graph(1), launches=0, regions=regions)
+    script = ScriptRun(step="optimizer.step()", steps=8, counted={})
+    run = msgspec.structs.replace(recording.runs[0], script=script)
 
-    assert rules(recording) == []
+    assert rules(recording) == [("KGP303", Level.WARNING)]
+    assert rules(msgspec.structs.replace(recording, runs=(run,))) == []
 
 
 @pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.TIMED_OUT])
