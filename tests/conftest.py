@@ -30,6 +30,7 @@ LONGEST = (
     "tests/test_sweep.py",
     "tests/workloads/",
     "tests/record/",
+    "tests/lab/",
     "tests/test_linkpred",
     "tests/corpus",
     "tests/cli/",

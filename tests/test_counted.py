@@ -75,7 +75,6 @@ def test_one_tensor_moves_and_several_move(names: tuple[str, ...], said: str) ->
         carried=(),
         declared=True,
         cuda_graphs=False,
-        size_bytes=4,
         identity="",
     )
     (finding,) = addresses.diagnose((moved,))
@@ -99,7 +98,6 @@ def test_one_written_tensor_is_and_several_are(names: tuple[str, ...], said: str
         operators=("add_",),
         kind=FIXED,
         cuda_graphs=False,
-        calls=1,
         identity="",
     )
     (finding,) = mutations.diagnose((written,))

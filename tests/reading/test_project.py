@@ -90,7 +90,7 @@ def test_a_file_of_somebody_else(file: str) -> None:
         ("/srv/env/lib/python3.12/site-packages/six.py", ("six", "six.py")),
         ("/usr/lib/python3.11/asyncio/tasks.py", ("Python", "asyncio/tasks.py")),
         ("/usr/lib/python3/dist-packages/yaml/nodes.py", ("yaml", "nodes.py")),
-        ("/opt/kgprof/record/source.py", ("kgprof", "record/ground/source.py")),
+        ("/opt/kgprof/record/source.py", ("kgprof", "record/source.py")),
         ("<string>", ("", "<string>")),
     ],
 )
