@@ -220,8 +220,8 @@ def test_its_words_name_file_line_rule_and_cause() -> None:
 
     assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 sync per step"
     assert finding == (
-        f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number "
-        "would force a sync, once per step"
+        f"{__file__}:{line_with('  # the read')}: KGP201 with the tensor on a GPU, converting a "
+        "tensor to a number would force a sync, once per step"
     )
     assert (
         f"<td>{__file__}:{line_with('  # the read')}</td><td>KGP201</td>" in watched._repr_html_()
@@ -443,7 +443,7 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
         [sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True
     )
 
-    assert "<stdin>:1: KGP201 on a GPU converting" in done.stdout
+    assert "<stdin>:1: KGP201 with the tensor on a GPU, converting" in done.stdout
 
 
 A_KERNELS_FILES = """
@@ -489,7 +489,7 @@ def test_a_cell_of_a_notebook_is_named_by_its_number(tmp_path: Path, files: str)
         env={**os.environ, "IPYTHONDIR": str(tmp_path)},
     )
 
-    assert "In [2]:2: KGP201 on a GPU converting" in done.stdout
+    assert "In [2]:2: KGP201 with the tensor on a GPU, converting" in done.stdout
     assert "In [3]:3: KGP101 print breaks the graph in twice" in done.stdout
     assert re.search(r"unavailable: .*\(In \[[34]\]:\d\).*compiled before", done.stdout)
     assert "ipython-input" not in done.stdout

@@ -167,6 +167,7 @@ def _found(run: m.RunReport, findings: m.Findings, idle_us: float | None) -> Ite
             text=text,
             location=first.location,
             fix=fix,
+            tried=first.tried,
             no_fix=first.no_fix,
             saves=saves,
             share=share,

@@ -28,6 +28,7 @@ class Details(TypedDict, total=False):
     names: tuple[str, ...]
     detail: str
     fix: str
+    tried: bool
     no_fix: str
     cost: m.FindingCost | m.Skipped
     saves: m.Saving | m.Skipped

@@ -147,12 +147,20 @@ _NO_HINTS = (
 _HINTS = 3
 
 
+def fix_label(offered: m.Finding | m.Action) -> str:
+    """Code is called a fix only where a trial of it in this program helped."""
+    if offered.tried:
+        return "fix"
+    return "to try"
+
+
 def advice(finding: m.Finding, remedy: str = "") -> Texts:
     """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
     rule's remedy."""
     if finding.fix:
         first, *others = finding.fix.splitlines()
-        return (f"fix: {first}", *(f"     {line}" for line in others))
+        label = f"{fix_label(finding)}: "
+        return (label + first, *(" " * len(label) + line for line in others))
     if finding.no_fix:
         return (f"no fix as code: {finding.no_fix}",)
     if hints := _hints(finding):
@@ -253,6 +261,7 @@ class Place(Drawing):
 class FindingLine(View):
     anchor: str
     finding: m.Finding
+    fix_label: str
     runs: Texts
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
@@ -356,6 +365,7 @@ def _line(
     line = FindingLine(
         anchor=anchor,
         finding=finding,
+        fix_label=fix_label(finding),
         runs=same.runs,
         times=same.times,
         cost=same.cost,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.document.finding_list import Anchors, place, to_do
+from kgprof.document.finding_list import Anchors, fix_label, place, to_do
 from kgprof.document.quantity import DASH, duration, figure, or_dash, rounded
 from kgprof.document.table import Fact, Shown, timed
 from kgprof.wording import ranges, relative
@@ -114,7 +114,7 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
 def _what(profile: m.Profile, action: m.Action) -> str:
     """Code where there is any, else why there is none, or what the rule says."""
     if action.fix:
-        return f"fix: {action.fix}"
+        return f"{fix_label(action)}: {action.fix}"
     if action.no_fix:
         return f"no fix as code: {action.no_fix}"
     return f"what to do: {to_do(profile, action)}"

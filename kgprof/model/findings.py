@@ -294,6 +294,7 @@ class Finding(Model):
     # attributes and functions of the program that it is about: "self.h", "step"
     names: tuple[str, ...] = ()
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
+    tried: bool = False  # the fix, in this program, and it helped
     # in words what to do where no code is known to help; or why the program's owner has none: it
     # is then a note, which budgets count all the same
     no_fix: str = ""
@@ -330,6 +331,7 @@ class Action(Model):
     text: str  # what happens now
     location: Location | None
     fix: str  # as code; empty: the rule's remedy
+    tried: bool = False
     no_fix: str = ""  # of a finding whose owner has none
     saves: Saving | Skipped
     share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known

@@ -12,7 +12,7 @@ from kgprof.document import account, compare_words, environment_facts, gate_tabl
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
-from kgprof.document.finding_list import Found, Grouped, failing, not_applied, to_do
+from kgprof.document.finding_list import Found, Grouped, failing, fix_label, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, Texts, View
@@ -124,7 +124,7 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
         lines = next(map(ranges, here.lines.values()), "")
         said = f"{here.run.slug}: {here.text}"
         yield "Finding", stated(here.rule, said, here.location, lines)
-        yield _to_do(to_do(profile, here), here.fix)
+        yield _to_do(to_do(profile, here), here)
         return
     fails = failing(profile)
     elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
@@ -133,13 +133,13 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
     worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
     if worst and worst.level is not m.Level.NOTE:
         yield "Finding", stated(worst.rule, worst.alone, worst.location)
-        yield _to_do(profile.remedy(worst.rule), worst.fix)
+        yield _to_do(profile.remedy(worst.rule), worst)
 
 
-def _to_do(words: str, fix: str = "") -> Note:
-    """The code to write, called a fix; without one, what is said in words."""
-    if fix:
-        return "Fix", code(fix, _STATED)
+def _to_do(words: str, offered: m.Finding | m.Action | None = None) -> Note:
+    """The code to write; without any, what is said in words."""
+    if offered is not None and offered.fix:
+        return fix_label(offered).capitalize(), code(offered.fix, _STATED)
     # As many of its first sentences as there is room for; the first one always.
     shown = ""
     for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", words):
@@ -371,7 +371,7 @@ def _found(found: Found) -> Iterator[str]:
         else:
             line = f"{_LEVELS[first.level]} {line}"
             if fix := code(first.fix, _STATED):
-                line += f"; fix: {fix}"
+                line += f"; {fix_label(first)}: {fix}"
             elif no_fix := escaped(first.no_fix, _STATED):
                 line += f"; no fix as code: {no_fix}"
         yield f"- {line} {escaped(note, _SENTENCE)}".rstrip()

@@ -13,7 +13,7 @@ from kgprof import model as m
 from kgprof.document import account, compare_words, gate_table, summary
 from kgprof.document.build import compared, next_steps, runs, sections
 from kgprof.document.escaping import one_line, visible
-from kgprof.document.finding_list import Found, Grouped, not_applied
+from kgprof.document.finding_list import Found, Grouped, fix_label, not_applied
 from kgprof.document.quantity import count
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, terminal
@@ -236,7 +236,7 @@ def _points(console: Console, block: Points) -> None:
 
 def _found(console: Console, group: Grouped, root: str, notes: Iterable[str]) -> None:
     first = group.first
-    advice = clause("fix: ", first.fix) or clause("no fix as code: ", first.no_fix)
+    advice = clause(f"{fix_label(first)}: ", first.fix) or clause("no fix as code: ", first.no_fix)
     parts = (group.line(root), clause("costs ", group.cost), advice, *notes)
     words = "; ".join(filter(None, parts))
     say(console, f"{first.level.value} {first.rule}: {words}", _LEVELS[first.level])

@@ -278,7 +278,10 @@ def test_what_would_sync_on_a_gpu_is_told_and_leads_no_answer_about_a_cpu() -> N
 
     (action,) = profile.actions
     assert (action.rule, action.only_on_gpu) == ("KGP203", True)
-    assert action.text == "on a GPU .cpu() would force a sync, 27 times in 3 of 5 steps"
+    assert (
+        action.text
+        == "with the tensor on a GPU, .cpu() would force a sync, 27 times in 3 of 5 steps"
+    )
     assert "first:" not in profile.verdict.text
     assert "would force a sync" not in Markdown().render(profile).partition("<details>")[0]
     assert [one.times for one in grouped(profile.findings) if one.first.rule == "KGP203"] == [""]

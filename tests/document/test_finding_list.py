@@ -52,6 +52,7 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
     assert line == FindingLine(
         anchor="KGP101-broken41",
         finding=line.finding,
+        fix_label="to try",
         runs=("batched.default", "torch_cond.default"),
         times="4 times",
         cost="",
@@ -201,6 +202,7 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
         FindingLine(
             anchor="KGP999-",
             finding=bare,
+            fix_label="to try",
             runs=(),
             times="",
             cost="",

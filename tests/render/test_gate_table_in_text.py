@@ -61,7 +61,7 @@ def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() ->
     lines = text(hinted, fixed, hopeless)
 
     assert "    torch's hint: Set torch._dynamo.config.allow_rnn=True" in lines
-    assert lines[lines.index("    fix: if a:") + 1] == "             b = 2"
+    assert lines[lines.index("    to try: if a:") + 1] == "                b = 2"
     assert "    no fix as code: torch means it" in lines
     for unwanted in ("Developer debug context", "fundamental", "never shown", "what to do"):
         assert unwanted not in "\n".join(lines)
@@ -93,12 +93,12 @@ def test_a_machine_reads_what_fails_as_an_error_with_its_fix() -> None:
         results = json.loads(by_name("sarif").render(profile))["runs"][0]["results"]
         assert [result["level"] for result in results] == levels
         annotations = by_name("github").render(profile)
-        assert annotations.count("%0Afix: x = 1") == 1
+        assert annotations.count("%0Ato try: x = 1") == 1
         assert [f"::{level} file=src/model.py,line=1," in annotations for level in levels[:1]] == [
             True
         ]
-    assert results[0]["message"]["text"] == "graph break (GB0059): print() is called\nfix: x = 1"
-    assert "print() is called\nfix: x = 1</failure>" in by_name("junit").render(judged)
+    assert results[0]["message"]["text"] == "graph break (GB0059): print() is called\nto try: x = 1"
+    assert "print() is called\nto try: x = 1</failure>" in by_name("junit").render(judged)
 
 
 def test_what_does_not_fail_the_gate_stands_last_with_its_level() -> None:

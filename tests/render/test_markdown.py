@@ -75,7 +75,7 @@ def test_each_finding_has_its_fix_as_code_or_why_there_is_none() -> None:
     lines = {
         name: line for line in text.splitlines() for name in re.findall(r"^- .*(finding \d)", line)
     }
-    assert lines["finding 0"].endswith("; fix: `loss = loss.detach()`")
+    assert lines["finding 0"].endswith("; to try: `loss = loss.detach()`")
     assert lines["finding 1"].endswith("; no fix as code: the library reads it &lt;itself&gt;")
     assert "fix" not in lines["finding 2"]
 

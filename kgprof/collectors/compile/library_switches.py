@@ -20,7 +20,12 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.collectors.compile import recompiles, skipped_frames
 from kgprof.collectors.compile.graph_breaks import break_records
-from kgprof.collectors.compile.tried_settings import TriedSettings, in_vain, tried_or_not
+from kgprof.collectors.compile.tried_settings import (
+    TriedSettings,
+    in_vain,
+    is_tried,
+    tried_or_not,
+)
 from kgprof.collectors.fingerprint import line_of
 from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
@@ -253,7 +258,8 @@ def _mended(
     is_hint = any(name in known and name not in tried for name in (_DYNAMIC, _RNN))
     if known and not is_hint:
         code, _, comment = known.partition("  # ")
-        return replace(finding, fix=code + clause("  # ", tried_or_not(code, tried, comment)))
+        fix = code + clause("  # ", tried_or_not(code, tried, comment))
+        return replace(finding, fix=fix, tried=is_tried(fix, tried))
     fix = _of_guard(finding) or of_trainer or finding.fix
     if fix:
         return replace(finding, fix=fix)

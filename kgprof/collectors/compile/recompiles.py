@@ -25,7 +25,7 @@ from kgprof.collectors.compile.recompiled_functions import (
     recompiled_functions,
 )
 from kgprof.collectors.compile.remedies import are_of_parameters, room_for_all
-from kgprof.collectors.compile.tried_settings import in_vain
+from kgprof.collectors.compile.tried_settings import in_vain, is_tried
 from kgprof.collectors.event import finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.guard_text import Guard
@@ -272,6 +272,7 @@ def _finding(
     if first_calls or len(breaks) == len(event.recompiles) > 0:
         level = m.Level.NOTE
     detail = _detail(event)
+    fix = _advice(rule, event, apart)
     return finding(
         rule,
         replace(event, location=_location(event)),
@@ -284,7 +285,8 @@ def _finding(
         related=_related(event),
         detail=detail,
         cost=_cost(event.recompiles),
-        fix=_advice(rule, event, apart),
+        fix=fix,
+        tried=is_tried(fix, event.tried),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
     )
 

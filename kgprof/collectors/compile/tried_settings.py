@@ -119,6 +119,11 @@ def tried_or_not(code: str, tried: Mapping[str, str], otherwise: str) -> str:
     return "; ".join(filter(None, (otherwise, effects[0])))
 
 
+def is_tried(fix: str, tried: Mapping[str, str]) -> bool:
+    """Tell whether a fix's comment says what a trial of its setting did."""
+    return any(effect and effect in fix for effect in tried.values())
+
+
 def in_vain(tried: Mapping[str, str], text: str) -> str:
     """What a sentence adds about the settings that torch names in ``text`` and of which no trial
     showed that they help: one may have been cut off by its time limit."""

@@ -724,7 +724,7 @@ def _finding(event: Sync) -> m.Finding:
         what += f" in {event.library.words}"
     message = f"{what} {forces} a GPU sync{where}, {often}"
     if event.rule == WOULD_SYNC.id or not event.on_cuda:
-        message = f"on a GPU {what} would force a sync{where}, {often}"
+        message = f"with the tensor on a GPU, {what} would force a sync{where}, {often}"
     elif rule is OWN_CLOCK:
         message = f"the program's own clock waits for the GPU ({what}), {often}"
     cost: m.FindingCost | m.Skipped

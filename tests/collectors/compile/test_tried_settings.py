@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kgprof.collectors import findings
 from kgprof.collectors.compile.tried_settings import tried_or_not
+from kgprof.document.finding_list import advice
 from kgprof.model import (
     CodeCount,
     Control,
@@ -85,7 +86,10 @@ def tried(
 
 
 def test_graphs_that_become_fewer_are_the_fixs_comment() -> None:
-    assert tried(*TWO_BREAKS, trials=(trial(),)).fix == f"{CODE}  # tried: 2 graphs instead of 3"
+    found = tried(*TWO_BREAKS, trials=(trial(),))
+
+    assert (found.fix, found.tried) == (f"{CODE}  # tried: 2 graphs instead of 3", True)
+    assert advice(found) == (f"fix: {found.fix}",)
 
 
 def test_a_line_that_breaks_no_more_is_the_comment_where_the_graphs_are_as_many() -> None:
@@ -128,6 +132,7 @@ def test_a_setting_that_helps_on_a_condition_stays_where_it_alone_did_not() -> N
 
     assert found.fix.startswith(f"torch._dynamo.config.{name} = True  # if what was differentiated")
     assert found.fix.endswith("; tried alone: the break stays")
+    assert advice(found) == (f"to try: {found.fix}",)
 
 
 @pytest.mark.parametrize("trials", [(), Skipped("it takes long"), (trial(name="allow_rnn"),)])
@@ -141,6 +146,7 @@ def test_a_setting_that_nobody_tried_says_so(trials: tuple[Control, ...] | Skipp
         "torch._dynamo.config.allow_it = True  # before the first call; torch's own hint for this; "
         "not tried"
     )
+    assert advice(found) == (f"to try: {found.fix}",)
 
 
 def test_a_trial_decides_where_the_text_only_guesses() -> None:
@@ -191,7 +197,7 @@ def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, f
 
     found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
 
-    assert found.fix == fix
+    assert (found.fix, found.tried) == (fix, bool(fix))
     vain = "; tried, and no help was seen: allow_unspec_int_on_nn_module"
     assert found.message.endswith(vain) is not bool(fix)
 
@@ -211,7 +217,7 @@ def test_symbols_for_all_sizes_are_offered_where_they_helped(times: int, words: 
     found = tried(*lines, trials=(against,), line=written.STEP_DEF)
 
     assert words in found.fix
-    assert bool(found.fix) is bool(words)
+    assert bool(found.fix) is found.tried is bool(words)
 
 
 def test_what_is_no_setting_keeps_its_comment() -> None:

@@ -201,9 +201,9 @@ def test_the_operator_that_reads_inside_is_named_and_a_check_of_linalgs_can_be_l
     (found,) = syncs.diagnose((event,))
 
     assert (event.cause, event.called) == ("inside-operator", "lu_factor")
-    assert (
-        found.message
-        == "on a GPU a value read inside lu_factor() would force a sync, at least once per step"
+    assert found.message == (
+        "with the tensor on a GPU, "
+        "a value read inside lu_factor() would force a sync, at least once per step"
     )
     # where it fails, the program may need the error
     assert (found.fix, found.no_fix) == ("", syncs.UNCHECKED.format("lu_factor"))
@@ -328,7 +328,10 @@ def test_a_read_in_eager_code() -> None:
     assert finding == Finding(
         rule="KGP201",
         level=Level.WARNING,
-        message=("on a GPU converting a tensor to a number would force a sync, once per step"),
+        message=(
+            "with the tensor on a GPU, "
+            "converting a tensor to a number would force a sync, once per step"
+        ),
         run=FUSED,
         location=READ_PLACE,
         count=1,
@@ -350,7 +353,8 @@ def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
         2,
     )
     assert finding.message == (
-        "on a GPU reading torch.cond's predicate would force a sync inside compiled code, 2 times "
+        "with the tensor on a GPU, "
+        "reading torch.cond's predicate would force a sync inside compiled code, 2 times "
         "per step"
     )
 
@@ -362,7 +366,8 @@ def test_while_loop_reads_its_condition_before_each_round() -> None:
 
     assert (finding.rule, finding.fix) == (SYNC_IN_GRAPH.id, "")
     assert finding.message == (
-        "on a GPU reading while_loop's condition would force a sync inside compiled code, 9 times "
+        "with the tensor on a GPU, "
+        "reading while_loop's condition would force a sync inside compiled code, 9 times "
         "per step"
     )
 
@@ -385,14 +390,20 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(
     (finding,) = findings(record)
 
     assert (finding.rule, finding.level) == (WOULD_SYNC.id, Level.NOTE)
-    assert finding.message == f"on a GPU .cpu() would force a sync{where}, once per step"
+    assert (
+        finding.message
+        == f"with the tensor on a GPU, .cpu() would force a sync{where}, once per step"
+    )
     assert syncs.syncs_per_step(events(record), FUSED) == 0
 
 
 def test_numpy_alone_raises_on_a_gpu() -> None:
     (finding,) = findings(read(source="python-call", op="Tensor.numpy", expression="x.numpy()"))
 
-    assert "on a GPU .cpu(), which .numpy() needs there, would force a sync" in finding.message
+    assert (
+        "with the tensor on a GPU, .cpu(), which .numpy() needs there, would force a sync"
+        in finding.message
+    )
 
 
 def test_on_a_gpu_the_same_call_waits() -> None:
@@ -448,7 +459,8 @@ def test_at_a_graph_break_it_is_said_so() -> None:
 
     assert (event.where, event.location) == ("break", written.place(*written.PRINT))
     assert syncs.diagnose((event,))[0].message.startswith(
-        "on a GPU converting a tensor to a number would force a sync at a graph break"
+        "with the tensor on a GPU, "
+        "converting a tensor to a number would force a sync at a graph break"
     )
 
 
@@ -1527,7 +1539,8 @@ def test_a_read_inside_a_call_and_one_around_it_are_both_told() -> None:
     (found,) = syncs.diagnose(events(inside, around))
 
     assert found.message == (
-        "on a GPU a value read inside normal() and converting a tensor to a number would force a "
+        "with the tensor on a GPU, "
+        "a value read inside normal() and converting a tensor to a number would force a "
         "sync, at least 2 times per step"
     )
 
@@ -1541,8 +1554,8 @@ def test_two_causes_at_one_line_are_both_told_with_the_sum_of_their_reads() -> N
 
     assert (event.cause, event.other_causes) == ("mask-index", ("item",))
     assert found.message == (
-        "on a GPU indexing with a boolean mask and converting a tensor to a number "
-        "would force a sync, 2 times per step"
+        "with the tensor on a GPU, indexing with a boolean mask and converting a tensor to a "
+        "number would force a sync, 2 times per step"
     )
 
 
