@@ -10,8 +10,10 @@ import re
 import pytest
 
 from kgprof import collectors
-from kgprof.collectors import COLLECTORS, RULES
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule
+from kgprof.collectors import COLLECTORS, RULES, event, fingerprint
+from kgprof.collectors.time import break_even
+from kgprof.collectors.trust import nothing_measured
+from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Rule, RunKey
 from kgprof.reading.evidence import Evidence
 from tests.analysis import recordings
 from tests.analysis.recordings import EAGER, FUSED, recording, run
@@ -107,6 +109,34 @@ def test_a_fingerprint_is_the_same_under_two_prefixes_of_an_installed_workload()
 
         assert rule in dict(fingerprints(here)), rule
         assert fingerprints(there) == fingerprints(here), rule
+
+
+def test_a_better_sentence_changes_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of an identity is a sentence of kgprof's; torch's own words are what was recorded."""
+    identities: list[tuple[str, tuple[str, ...]]] = []
+
+    def recorded(rule: str, run: RunKey | None, *identity: str) -> str:
+        identities.append((rule, identity))
+        return fingerprint.fingerprint(rule, run, *identity)
+
+    for module in (event, nothing_measured, break_even):
+        monkeypatch.setattr(module, "fingerprint", recorded)
+    prose = []
+    for case in CASES.values():
+        identities.clear()
+        messages = [each.message for each in collectors.findings(Evidence(case.written))]
+        written = str(case.written)
+        parts = {
+            (rule, part)
+            for rule, identity in identities
+            for whole in identity
+            for part in whole.split("\0")
+            if len(part.split()) > 2 and part not in written
+        }
+        prose += [each for each in parts if any(each[1] in message for message in messages)]
+
+    assert identities
+    assert prose == []
 
 
 def test_findings_come_errors_first() -> None:

@@ -143,7 +143,7 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
                 witness, silent = TRACE, other
             message = f"the {witness} has compilation {name}, and the {silent} does not"
             yield _disagreement(
-                trace.run, fact, location, message, *trace.source.identity(location), message
+                trace.run, fact, location, message, *trace.source.identity(location), name, witness
             )
 
 
@@ -164,7 +164,7 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
             "graph break there"
         )
         yield _disagreement(
-            trace.run, "graph breaks", location, message, *trace.source.identity(location), message
+            trace.run, "graph breaks", location, message, *trace.source.identity(location)
         )
 
 
@@ -176,23 +176,22 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
     recorded = {one.compile_id for one in event.recorded}
     skipped = {skip.compile_id for skip in event.skips}
     for one in event.replayed:
-        said = ""
+        logged = ""
         if one.compile_id in recorded and one.kernels and not one.launches:
-            said = (
-                f"torch's log says that it was recorded, but its {one.runs} runs in TRACE "
-                "have no cudaGraphLaunch"
-            )
+            logged = "recorded"
+            launched = "no cudaGraphLaunch"
         elif one.compile_id in skipped - recorded and one.launches:
-            said = (
-                f"torch's log says that it was skipped, but its {one.runs} runs in TRACE have "
-                f"{one.launches} cudaGraphLaunch"
-            )
-        if said:
+            logged = "skipped"
+            launched = f"{one.launches} cudaGraphLaunch"
+        if logged:
             name = f"compilation {one.compile_id}"
             if one.location is not None:
                 name = one.location.function
-            identity = name, one.compile_id.partition("/")[2], said.partition(",")[0]
-            message = f"CUDA graph of {name}: {said}"
+            identity = name, one.compile_id.partition("/")[2], logged
+            message = (
+                f"CUDA graph of {name}: torch's log says that it was {logged}, but its "
+                f"{one.runs} runs in TRACE have {launched}"
+            )
             yield _disagreement(event.run, "CUDA graphs", one.location, message, *identity)
 
 
