@@ -76,7 +76,7 @@ WOULD_SYNC = m.Rule(
     id="KGP203",
     name="would-sync-on-cuda",
     level=m.Level.NOTE,
-    summary="This line costs nothing on a CPU but would sync on a GPU.",
+    summary="This line costs nothing on a CPU but would sync with its tensor on a GPU.",
     why=(
         "For a tensor already on the CPU, .cpu(), .numpy(), .tolist() and .to('cpu') have nothing "
         "to do. On CUDA each of them copies (.numpy() raises without .cpu()), and the CPU waits "
@@ -703,44 +703,7 @@ def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: Sync) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
-    where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     in_backward = event.cause == "nonzero" and called_function(event.expression) == "backward"
-    cause = event.cause
-    what, often = SAID.get(cause, "reading a value"), _often(event)
-    if in_backward:
-        what += ", which a backward calls,"
-    if event.called and event.operator == SYNC_DEBUG:
-        what = f"{event.called}()"  # torch's debug mode tells no read from a copy
-    elif event.called:
-        what = f"a value read inside {event.called}()"
-        if not often.startswith("in "):
-            often = f"at least {often}"  # an operator may read several times
-    forces = "forces"
-    if event.other_causes and not in_backward:
-        forces = "force"
-        others = (SAID.get(each, "reading a value") for each in event.other_causes)
-        what = " and ".join((what, *others))
-    if event.library:
-        what += f" in {event.library.words}"
-    message = f"{what} {forces} a GPU sync{where}, {often}"
-    if event.rule == WOULD_SYNC.id or not event.on_cuda:
-        message = f"with the tensor on a GPU, {what} would force a sync{where}, {often}"
-    elif rule is OWN_CLOCK:
-        message = f"the program's own clock waits for the GPU ({what}), {often}"
-    cost: m.FindingCost | m.Skipped
-    if isinstance(event.waited_us, m.Skipped):
-        cost = event.waited_us
-    elif not event.steps:
-        cost = m.Skipped("it is not counted by step")
-    else:
-        cost = m.FindingCost(
-            waited_a_step(event.waited_us),
-            "us/step",
-            "CPU wait at this line under instrumentation; part is GPU work still running",
-            (m.PassName.MEMORY,),
-            len(event.waited_us),
-            extremes=(min(event.waited_us), max(event.waited_us)),
-        )
     is_eager = rule is HOST_DEVICE_SYNC
     seldom = is_eager and not event.of_calls and event.calls <= SELDOM * event.steps
     is_log = event.share < MOST_OF_THE_TIME
@@ -759,7 +722,7 @@ def _finding(event: Sync) -> m.Finding:
     return finding(
         rule,
         event,
-        message,
+        _message(event, in_backward=in_backward),
         event.identity,
         is_note=is_note,
         no_fix=no_fix,
@@ -772,10 +735,50 @@ def _finding(event: Sync) -> m.Finding:
             event.calls,
             event.steps,
             event.chain,
-            event.called or cause,
+            event.called or event.cause,
             is_dear,
         ),
-        cost=cost,
+        cost=_cost(event),
+    )
+
+
+def _message(event: Sync, *, in_backward: bool) -> str:
+    what, often = SAID.get(event.cause, "reading a value"), _often(event)
+    if in_backward:
+        what += ", which a backward calls,"
+    if event.called and event.operator == SYNC_DEBUG:
+        what = f"{event.called}()"  # torch's debug mode tells no read from a copy
+    elif event.called:
+        what = f"a value read inside {event.called}()"
+        if not often.startswith("in "):
+            often = f"at least {often}"  # an operator may read several times
+    forces = "forces"
+    if event.other_causes and not in_backward:
+        forces = "force"
+        others = (SAID.get(each, "reading a value") for each in event.other_causes)
+        what = " and ".join((what, *others))
+    if event.library:
+        what += f" in {event.library.words}"
+    where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
+    if event.rule == WOULD_SYNC.id or not event.on_cuda:
+        return f"with the tensor on a GPU, {what} would force a sync{where}, {often}"
+    if event.rule == OWN_CLOCK.id:
+        return f"the program's own clock waits for the GPU ({what}), {often}"
+    return f"{what} {forces} a GPU sync{where}, {often}"
+
+
+def _cost(event: Sync) -> m.FindingCost | m.Skipped:
+    if isinstance(event.waited_us, m.Skipped):
+        return event.waited_us
+    if not event.steps:
+        return m.Skipped("it is not counted by step")
+    return m.FindingCost(
+        waited_a_step(event.waited_us),
+        "us/step",
+        "CPU wait at this line under instrumentation; part is GPU work still running",
+        (m.PassName.MEMORY,),
+        len(event.waited_us),
+        extremes=(min(event.waited_us), max(event.waited_us)),
     )
 
 
