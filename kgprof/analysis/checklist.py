@@ -129,11 +129,18 @@ SEPARATE_COPIES = 3
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
-# torch's registry: data-dependent operator, assert, branch
-_DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}
+# torch's registry: operators, asserts, branches, and results whose size a value decides
+_DATA_DEPENDENT = {
+    *(f"GB003{number}" for number in range(3, 8)),
+    "GB0124",
+    "GB0170",
+    "GB0246",
+    "GB0360",
+}
 _REFUSED = re.compile(r"print|Logger\.\w+|(?:warnings\.)?warn")
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
+ON_A_GPU_ALONE = "none was seen, but on a CPU not all are: some operators, and copies, wait on a GPU"
 NO_COND = "no torch.cond ran in compiled code while MEMORY watched"
 NO_BUFFERS = "the workload declares no persistent buffers"
 
@@ -232,10 +239,12 @@ class Seen:
 
     @property
     def unread(self) -> str:
-        """Say why no sync was counted; empty where they were in one run."""
-        if self.read_watched:
-            return ""
-        return self.missing(*syncs.WAITING) or "the program has no steps to count"
+        """Say why not all syncs were counted; empty where they were in one run."""
+        if not self.read_watched:
+            return self.missing(*syncs.WAITING) or "the program has no steps to count"
+        if not self.on_cuda:
+            return ON_A_GPU_ALONE
+        return ""
 
     @property
     def no_replay(self) -> str:
@@ -506,7 +515,7 @@ def _static_shapes(seen: Seen) -> Answer:
     elif len(counts) < len(seen.eager_calls):
         unseen = "how often compiled functions ran eagerly is not known"
     elif for_sizes:
-        unseen = "sizes changed in a few calls only"
+        unseen = "sizes caused one in a few calls only"
     return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
 
 
@@ -542,7 +551,7 @@ def _refusals(seen: Seen) -> Iterator[tuple[m.TorchCause, m.Finding]]:
 
 def _no_branch_on_values(seen: Seen) -> Answer:
     on_values = [found for cause, found in _refusals(seen) if _DATA_DEPENDENT & {*cause.gb_ids}]
-    return _in_compiled(seen, "no graph break for a value", on_values)
+    return _in_compiled(seen, "none among torch's reasons", on_values)
 
 
 def _no_prints(seen: Seen) -> Answer:
@@ -823,7 +832,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ("no-dynamic-shapes", "No input is compiled with dynamic sizes", _no_dynamic_shapes),
     (
         "no-branch-on-values",
-        "No Python branch on a tensor's value in compiled code",
+        "No graph break because of a tensor's value",
         _no_branch_on_values,
     ),
     ("no-prints", "Compiled functions neither print nor log", _no_prints),

@@ -154,7 +154,7 @@ def share_doubt(of_us: float, bare: m.Time) -> str:
     if not timed.median:
         return ""
     if not within_process(timed, PER_STEP).is_steady:
-        return "per step; its share is not decided"
+        return "per traced step; its share is not decided"
     times = of_us / timed.median
     if not of_us or max(times, 1 / times) <= NOISY:
         return ""

@@ -616,6 +616,7 @@ def test_where_every_compilation_failed_no_compiled_function_is_praised() -> Non
     ("reason", "practice"),
     [
         (written.builtin("bool", gb_id="0170"), "no-branch-on-values"),
+        (written.builtin("nonzero", gb_id="0036"), "no-branch-on-values"),
         (written.builtin("print"), "no-prints"),
     ],
 )
@@ -696,7 +697,19 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
     item = items(twice)["static-shapes"]
 
     assert item.status == PracticeStatus.NOT_OBSERVED
-    assert item.evidence == "sizes changed in a few calls only"
+    assert item.evidence == "sizes caused one in a few calls only"
+
+
+def test_on_a_cpu_not_every_wait_of_a_gpu_is_seen(load: Load) -> None:
+    """torch.bincount reads on a GPU alone, and a copy waits there alone."""
+    recording = load(RUNTIME, "locals_written")
+    plan = msgspec.structs.replace(recording.header.plan, device="cpu")
+    header = msgspec.structs.replace(recording.header, plan=plan)
+
+    found = items(msgspec.structs.replace(recording, header=header))
+
+    assert found["few-reads"].status == PracticeStatus.NOT_OBSERVED
+    assert found["no-reads-inside"].status == PracticeStatus.NOT_OBSERVED
 
 
 def test_a_recompile_for_another_reason_does_not_speak_of_sizes() -> None:
