@@ -593,10 +593,12 @@ def _plain_checkpoints(seen: Seen) -> Answer:
 
 
 def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compilation]:
-    """Without what belongs to the first calls of a module, as the list of recompiles says."""
-    warm = set()
+    """Without the first compilation of a function, and what belongs to the first calls of a module,
+    as the list of recompiles says."""
+    first = {(each.function, each.location): each for each in reversed(compiled.compilations)}
+    warm = {(each.compile_id, each.call) for each in first.values()}
     if not isinstance(compiled.recompiles, m.Skipped):
-        warm = {(each.compile_id, each.call) for each in compiled.recompiles if not each.steady}
+        warm |= {(each.compile_id, each.call) for each in compiled.recompiles if not each.steady}
     late = (each for each in compiled.compilations if (each.call or 0) >= steady_from)
     return [each for each in late if (each.compile_id, each.call) not in warm]
 
@@ -618,7 +620,7 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
         for (function, _), number in Counter(step[:2] for step in steps).items():
             if number > 1:
                 many = plural(number, "step")
-                late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
+                late.append(f"torch compiles {function} again in {many} of {run.slug}")
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     if against:
         late = []
@@ -626,7 +628,7 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
     if not warm:
         unseen = seen.missing(*recompiles.RULES) or "nothing was compiled"
     return Answer(
-        "no function was compiled in two steps after warm-up and the first steps of its module "
+        "no function was compiled again in two steps after warm-up and its module's first ones "
         f"in {_named(warm)}",
         unseen,
         against,

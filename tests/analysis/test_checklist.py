@@ -281,7 +281,7 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 LOOP = "no-recompile-in-loop"
 # what is compiled in the first calls of a module is not counted
 NOT_TWICE = (
-    "no function was compiled in two steps after warm-up and the first steps of its module "
+    "no function was compiled again in two steps after warm-up and its module's first ones "
     "in fused.default"
 )
 
@@ -321,8 +321,21 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
 
     assert [(item.status, item.evidence) for item in made] == [
         *[(PracticeStatus.PASS, NOT_TWICE)] * 3,
-        (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
+        (PracticeStatus.FAIL, "torch compiles step again in 2 steps of fused.default"),
     ]
+
+
+def test_a_function_that_is_first_called_late_is_not_compiled_again() -> None:
+    """A second training behind the first one, with an evaluation."""
+    first = written.compiled("1/0", written.REPORT, call=8)
+    later = [
+        *written.compiled("1/1", written.REPORT, call=12),
+        written.rejected("1/1", "1/0: GLOBAL_STATE changed: grad_mode", call=12),
+    ]
+
+    item = items(written.recording(*written.compiled_once(), *first, *later))[LOOP]
+
+    assert item.status == PracticeStatus.PASS, item.evidence
 
 
 def test_the_first_call_of_another_module_is_no_compilation_in_the_loop() -> None:
