@@ -160,10 +160,6 @@ class Seen:
         self.covered = covered
         self.on_cuda = evidence.device == "cuda"
         self.runs = [run for run in runs if not run.key.is_eager]
-        in_eager = (run for run in runs if run.key.is_eager)
-        self.timed_in_eager = {
-            run.key.strategy for run in in_eager if isinstance(run.step, m.Spread)
-        }
         self.trade_offs = [one for one in trade_offs if not one.guarded.is_eager]
         watched = self.looked_for(addresses.UNSTABLE)
         self.tensors = [run for run in evidence.once(run_tensors) if run.key in watched]
@@ -659,9 +655,15 @@ def _mixed_precision(seen: Seen) -> Answer:
     return Answer(passed, unseen, against)
 
 
+@m.otherwise(False)
+def _has_both_times(found: m.Economics | m.Skipped) -> bool:
+    """Of a script eager's are those of a rerun with compiling switched off."""
+    times = m.known(found).compiled_time, m.known(found).eager_time
+    return all(isinstance(time, m.Spread) for time in times)
+
+
 def _measured_against_eager(seen: Seen) -> Answer:
-    timed = (run.key for run in seen.runs if isinstance(run.step, m.Spread))
-    both = [key for key in timed if key.strategy in seen.timed_in_eager]
+    both = [run.key for run in seen.runs if _has_both_times(run.economics)]
     if not both:
         return Answer("", "no compiled run was also timed in eager")
     return Answer(f"TIMING has both for {_named(both)}")
