@@ -454,7 +454,7 @@ def _no_reads_inside(seen: Seen) -> Answer:
 def _cuda_graphs_tried(seen: Seen) -> Answer:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     rules = device_idle.RULES
-    passed = f"the GPU is busy for most of the step in {_named(seen.looked_for(*rules))}"
+    passed = f"no finding of an idle GPU in {_named(seen.looked_for(*rules))}"
     unseen = seen.missing(*rules)
     against = seen.of(*rules)
     if seen.requested:
@@ -558,7 +558,7 @@ def _no_prints(seen: Seen) -> Answer:
         if _REFUSED.fullmatch(cause.operator)
         or (found.location and _SAYS.search(found.location.text))
     ]
-    return _in_compiled(seen, "no graph break at a line that prints, warns or logs", prints)
+    return _in_compiled(seen, "none was seen", prints)
 
 
 def _plain_checkpoints(seen: Seen) -> Answer:
@@ -807,7 +807,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "no-writes-inside",
-        "Compiled functions return new tensors and do not write to their arguments",
+        "Compiled functions do not write to their arguments",
         _no_writes_inside,
     ),
     (
@@ -839,7 +839,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "No graph break because of a tensor's value",
         _no_branch_on_values,
     ),
-    ("no-prints", "Compiled functions neither print nor log", _no_prints),
+    ("no-prints", "No graph break at a line that prints or logs", _no_prints),
     (
         "no-recompile-in-loop",
         "No function is compiled again and again after warm-up",

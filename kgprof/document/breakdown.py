@@ -214,7 +214,9 @@ def time_table(runs: m.Runs) -> Table:
 
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
-    headings = ("run", *(phase.value for phase in m.TrainingPhase))
+    # any operator that no span gives to another phase: a metric's, those of moving averages
+    data, forward, *others = m.TrainingPhase
+    headings = ("run", data, f"{forward} and all else", *others)
     rows: list[Cells] = [
         [run.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)

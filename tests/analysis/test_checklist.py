@@ -713,6 +713,16 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
     assert item.evidence == "sizes caused one in a few calls only"
 
 
+def test_titles_promise_no_more_than_was_judged(load: Load) -> None:
+    """A view of an argument is no write, a message may break no graph, and an index is no
+    branch."""
+    titles = {id_: item.title for id_, item in items(load(RUNTIME, "locals_written")).items()}
+
+    assert titles["no-writes-inside"] == "Compiled functions do not write to their arguments"
+    assert titles["no-prints"] == "No graph break at a line that prints or logs"
+    assert titles["no-branch-on-values"] == "No graph break because of a tensor's value"
+
+
 def test_on_a_cpu_not_every_wait_of_a_gpu_is_seen(load: Load) -> None:
     """torch.bincount reads on a GPU alone, and a copy waits there alone."""
     recording = load(RUNTIME, "locals_written")
