@@ -140,7 +140,9 @@ _DATA_DEPENDENT = {
 _REFUSED = re.compile(r"print|Logger\.\w+|(?:warnings\.)?warn")
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
-ON_A_GPU_ALONE = "none was seen, but on a CPU not all are: some operators, and copies, wait on a GPU"
+ON_A_GPU_ALONE = (
+    "none was seen; on a CPU not all are, as copies and operators that wait on a GPU alone"
+)
 NO_COND = "no torch.cond ran in compiled code while MEMORY watched"
 NO_BUFFERS = "the workload declares no persistent buffers"
 
@@ -807,7 +809,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "no-writes-inside",
-        "Compiled functions do not write to their arguments",
+        "No compiled function of the program writes to an input that moves",
         _no_writes_inside,
     ),
     (

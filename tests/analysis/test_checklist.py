@@ -718,7 +718,10 @@ def test_titles_promise_no_more_than_was_judged(load: Load) -> None:
     branch."""
     titles = {id_: item.title for id_, item in items(load(RUNTIME, "locals_written")).items()}
 
-    assert titles["no-writes-inside"] == "Compiled functions do not write to their arguments"
+    assert (
+        titles["no-writes-inside"]
+        == "No compiled function of the program writes to an input that moves"
+    )
     assert titles["no-prints"] == "No graph break at a line that prints or logs"
     assert titles["no-branch-on-values"] == "No graph break because of a tensor's value"
 

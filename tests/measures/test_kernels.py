@@ -318,9 +318,7 @@ def test_a_step_in_which_torch_compiles_is_none_of_those_shown(tmp_path: Path, t
     for number in range(6):
         events.append(step(number, 100.0 * number, 100.0))
         events.append(event("cpu_op", "aten::add", 100.0 * number + 10, 20.0))
-    compiling = event(
-        "cpu_op", "_compile.compile_inner (dynamo_timed)", 140.0, 50.0, thread=thread
-    )
+    compiling = event("cpu_op", "_compile.compile_inner (dynamo_timed)", 140.0, 50.0, thread=thread)
 
     found = broken_down(write(tmp_path / "t.json", [*events, compiling]), "cpu")
 
