@@ -414,6 +414,9 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     if largest.limit is m.LimitKind.CLOCK:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
+    is_work = largest.limit in _WORK
+    if not is_work and _makes_code(run):
+        return "torch compiles or records in a traced step, and the GPU waits for that, too"
     if largest.limit is m.LimitKind.UNKNOWN:
         named = clause(" (mostly ", largest.name, ")")
         return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
@@ -424,13 +427,20 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         return f"{both} ({100 * others[0].share:.0f} %) take similar shares of the step"
     # The larger half decides: a GPU that is mostly idle is not said to be limited by its kernels.
     is_busy = busy_share > MOSTLY
-    is_work = largest.limit in _WORK
     if largest.limit is m.LimitKind.COPIES or is_work == is_busy:
         return ""
     state = f"idle for {100 * (1 - busy_share):.0f} %"
     if is_busy:
         state = f"busy for {100 * busy_share:.0f} %"
     return f"the GPU is {state} of the step, for several reasons"
+
+
+@m.otherwise(False)
+def _makes_code(run: m.RunReport) -> bool:
+    """Whether one of the traced steps is none in which torch only runs what it has made before."""
+    kernels = m.known(run.kernels)
+    usual = kernels.host_time
+    return isinstance(usual, m.Skipped) or usual.steps < kernels.steps
 
 
 @m.otherwise("")

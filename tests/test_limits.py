@@ -15,6 +15,7 @@ from kgprof.model import (
     Communication,
     DeviceIdle,
     HostSpan,
+    HostTime,
     KernelBreakdown,
     KernelKind,
     KernelRow,
@@ -140,6 +141,18 @@ def test_an_idle_gpu_is_limited_by_what_the_cpu_did_meanwhile(
     spans: dict[str, float], limit: tuple[LimitKind, str]
 ) -> None:
     assert leading(report(waited_for=idle(**spans))) == limit
+
+
+def test_an_idle_gpu_that_waits_for_a_compilation_is_limited_by_nothing_else() -> None:
+    run = report(waited_for=idle(**{"aten::cudnn_rnn": 90, "aten::mm": 10}))
+    assert isinstance(run.kernels, KernelBreakdown)
+    assert isinstance(run.kernels.host_time, HostTime)
+    usual = msgspec.structs.replace(run.kernels.host_time, steps=STEPS - 1)
+    compiling = msgspec.structs.replace(run.kernels, host_time=usual)
+
+    found = judged(msgspec.structs.replace(run, kernels=compiling))
+
+    assert found.undecided.startswith("torch compiles or records in a traced step")
 
 
 def test_a_line_that_waits_for_half_of_the_step_is_the_limit() -> None:

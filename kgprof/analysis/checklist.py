@@ -129,11 +129,20 @@ SEPARATE_COPIES = 3
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
-# torch's registry: data-dependent operator, assert, branch
-_DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}
+# torch's registry: operators, asserts, branches, and results whose size a value decides
+_DATA_DEPENDENT = {
+    *(f"GB003{number}" for number in range(3, 8)),
+    "GB0124",
+    "GB0170",
+    "GB0246",
+    "GB0360",
+}
 _REFUSED = re.compile(r"print|Logger\.\w+|(?:warnings\.)?warn")
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
+ON_A_GPU_ALONE = (
+    "none was seen; on a CPU not all are, as copies and operators that wait on a GPU alone"
+)
 NO_COND = "no torch.cond ran in compiled code while MEMORY watched"
 NO_BUFFERS = "the workload declares no persistent buffers"
 
@@ -153,10 +162,6 @@ class Seen:
         self.covered = covered
         self.on_cuda = evidence.device == "cuda"
         self.runs = [run for run in runs if not run.key.is_eager]
-        in_eager = (run for run in runs if run.key.is_eager)
-        self.timed_in_eager = {
-            run.key.strategy for run in in_eager if isinstance(run.step, m.Spread)
-        }
         self.trade_offs = [one for one in trade_offs if not one.guarded.is_eager]
         watched = self.looked_for(addresses.UNSTABLE)
         self.tensors = [run for run in evidence.once(run_tensors) if run.key in watched]
@@ -232,10 +237,12 @@ class Seen:
 
     @property
     def unread(self) -> str:
-        """Say why no sync was counted; empty where they were in one run."""
-        if self.read_watched:
-            return ""
-        return self.missing(*syncs.WAITING) or "the program has no steps to count"
+        """Say why not all syncs were counted; empty where they were in one run."""
+        if not self.read_watched:
+            return self.missing(*syncs.WAITING) or "the program has no steps to count"
+        if not self.on_cuda:
+            return ON_A_GPU_ALONE
+        return ""
 
     @property
     def no_replay(self) -> str:
@@ -449,7 +456,7 @@ def _no_reads_inside(seen: Seen) -> Answer:
 def _cuda_graphs_tried(seen: Seen) -> Answer:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     rules = device_idle.RULES
-    passed = f"the GPU is busy for most of the step in {_named(seen.looked_for(*rules))}"
+    passed = f"no finding of an idle GPU in {_named(seen.looked_for(*rules))}"
     unseen = seen.missing(*rules)
     against = seen.of(*rules)
     if seen.requested:
@@ -506,7 +513,7 @@ def _static_shapes(seen: Seen) -> Answer:
     elif len(counts) < len(seen.eager_calls):
         unseen = "how often compiled functions ran eagerly is not known"
     elif for_sizes:
-        unseen = "sizes changed in a few calls only"
+        unseen = "sizes caused one in a few calls only"
     return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
 
 
@@ -542,7 +549,7 @@ def _refusals(seen: Seen) -> Iterator[tuple[m.TorchCause, m.Finding]]:
 
 def _no_branch_on_values(seen: Seen) -> Answer:
     on_values = [found for cause, found in _refusals(seen) if _DATA_DEPENDENT & {*cause.gb_ids}]
-    return _in_compiled(seen, "no graph break for a value", on_values)
+    return _in_compiled(seen, "none among torch's reasons", on_values)
 
 
 def _no_prints(seen: Seen) -> Answer:
@@ -553,7 +560,7 @@ def _no_prints(seen: Seen) -> Answer:
         if _REFUSED.fullmatch(cause.operator)
         or (found.location and _SAYS.search(found.location.text))
     ]
-    return _in_compiled(seen, "no graph break at a line that prints, warns or logs", prints)
+    return _in_compiled(seen, "none was seen", prints)
 
 
 def _plain_checkpoints(seen: Seen) -> Answer:
@@ -584,10 +591,12 @@ def _plain_checkpoints(seen: Seen) -> Answer:
 
 
 def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compilation]:
-    """Without what belongs to the first calls of a module, as the list of recompiles says."""
-    warm = set()
+    """Without the first compilation of a function, and what belongs to the first calls of a module,
+    as the list of recompiles says."""
+    first = {(each.function, each.location): each for each in reversed(compiled.compilations)}
+    warm = {(each.compile_id, each.call) for each in first.values()}
     if not isinstance(compiled.recompiles, m.Skipped):
-        warm = {(each.compile_id, each.call) for each in compiled.recompiles if not each.steady}
+        warm |= {(each.compile_id, each.call) for each in compiled.recompiles if not each.steady}
     late = (each for each in compiled.compilations if (each.call or 0) >= steady_from)
     return [each for each in late if (each.compile_id, each.call) not in warm]
 
@@ -609,7 +618,7 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
         for (function, _), number in Counter(step[:2] for step in steps).items():
             if number > 1:
                 many = plural(number, "step")
-                late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
+                late.append(f"torch compiles {function} again in {many} of {run.slug}")
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     if against:
         late = []
@@ -617,7 +626,7 @@ def _no_recompile_in_loop(seen: Seen) -> Answer:
     if not warm:
         unseen = seen.missing(*recompiles.RULES) or "nothing was compiled"
     return Answer(
-        "no function was compiled in two steps after warm-up and the first steps of its module "
+        "no function was compiled again in two steps after warm-up and its module's first ones "
         f"in {_named(warm)}",
         unseen,
         against,
@@ -648,9 +657,15 @@ def _mixed_precision(seen: Seen) -> Answer:
     return Answer(passed, unseen, against)
 
 
+@m.otherwise(False)
+def _has_both_times(found: m.Economics | m.Skipped) -> bool:
+    """Of a script eager's are those of a rerun with compiling switched off."""
+    times = m.known(found).compiled_time, m.known(found).eager_time
+    return all(isinstance(time, m.Spread) for time in times)
+
+
 def _measured_against_eager(seen: Seen) -> Answer:
-    timed = (run.key for run in seen.runs if isinstance(run.step, m.Spread))
-    both = [key for key in timed if key.strategy in seen.timed_in_eager]
+    both = [run.key for run in seen.runs if _has_both_times(run.economics)]
     if not both:
         return Answer("", "no compiled run was also timed in eager")
     return Answer(f"TIMING has both for {_named(both)}")
@@ -794,7 +809,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ),
     (
         "no-writes-inside",
-        "Compiled functions return new tensors and do not write to their arguments",
+        "No compiled function of the program writes to an input that moves",
         _no_writes_inside,
     ),
     (
@@ -823,10 +838,10 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ("no-dynamic-shapes", "No input is compiled with dynamic sizes", _no_dynamic_shapes),
     (
         "no-branch-on-values",
-        "No Python branch on a tensor's value in compiled code",
+        "No graph break because of a tensor's value",
         _no_branch_on_values,
     ),
-    ("no-prints", "Compiled functions neither print nor log", _no_prints),
+    ("no-prints", "No graph break at a line that prints or logs", _no_prints),
     (
         "no-recompile-in-loop",
         "No function is compiled again and again after warm-up",

@@ -154,7 +154,7 @@ def share_doubt(of_us: float, bare: m.Time) -> str:
     if not timed.median:
         return ""
     if not within_process(timed, PER_STEP).is_steady:
-        return "per step; its share is not decided"
+        return "per traced step; its share is not decided"
     times = of_us / timed.median
     if not of_us or max(times, 1 / times) <= NOISY:
         return ""
@@ -214,7 +214,9 @@ def time_table(runs: m.Runs) -> Table:
 
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
-    headings = ("run", *(phase.value for phase in m.TrainingPhase))
+    # any operator that no span gives to another phase: a metric's, those of moving averages
+    data, forward, *others = m.TrainingPhase
+    headings = ("run", data, f"{forward} and all else", *others)
     rows: list[Cells] = [
         [run.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)

@@ -62,9 +62,9 @@ PREFIXES = (
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
-    marks = timeline.step_events(columns)
+    marks = launches.usual_steps(columns)
     if not len(marks):
-        return m.Skipped("the trace marks no steps")
+        return m.Skipped("the trace marks no steps, or torch compiled in each")
     thread = columns.thread[marks[0]]
     steps = timeline.intervals_of(columns, marks[columns.thread[marks] == thread])
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
@@ -154,6 +154,8 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     steps = timeline.profiler_steps(columns)
     if not len(steps):
         return m.Skipped("TRACE marked no steps")
+    if len(launches.usual_steps(columns)) < len(steps):
+        return m.Skipped("torch compiled in a traced step")
     # The host events that say so. A forward pass has none of its own: it is every other operator or
     # compiled call.
     annotated = columns.of_category("user_annotation", "cpu_op")

@@ -201,11 +201,14 @@ def _of_host(
     at its edge. ``hides_cpp``: C++ kernels were compiled without their own profiling."""
     columns = trace.columns
     operators = np.flatnonzero(columns.of_category("cpu_op"))
-    steps = timeline.profiler_steps(columns)
+    marked = len(timeline.step_events(columns))
+    steps = timeline.intervals_of(columns, launches.usual_steps(columns))
     every = timeline.intervals_of(columns, operators)
     window = timeline.window_of(every)
     if len(steps):
         window = timeline.window_of(steps)
+    elif marked:
+        return m.Skipped("torch compiled in each traced step")
     inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped("no operator ran inside the traced steps")
@@ -217,8 +220,10 @@ def _of_host(
     known = origins.of(columns, inside, inside)
     fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), known)
     warnings += trace.warnings
-    if not len(steps):
+    if not marked:
         warnings.append(NO_STEPS)
+    elif len(steps) < marked:
+        warnings.append(f"torch compiled in a traced step: {len(steps)} of {marked} are shown")
     hidden_us = [
         row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)
     ]

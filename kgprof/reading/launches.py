@@ -173,6 +173,15 @@ def torch_works_in(columns: Columns, steps: timeline.Intervals) -> Mask:
     return found
 
 
+def usual_steps(columns: Columns) -> Indices:
+    """The marks of the longest row of steps in which torch only runs what it has made before."""
+    marks = timeline.step_events(columns)
+    others = np.flatnonzero(torch_works_in(columns, timeline.intervals_of(columns, marks)))
+    edges = np.concatenate([[-1], others, [len(marks)]])
+    longest = int(np.diff(edges).argmax())
+    return marks[edges[longest] + 1 : edges[longest + 1]]
+
+
 def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.LaunchQueue | m.Skipped:
     """Of the device events whose call is known, whatever stream they run on."""
     known = work.calls != NOBODY

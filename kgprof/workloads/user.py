@@ -250,8 +250,7 @@ def judge(
         return compare(found, expected, note="the baseline itself")
     if found.get(RANDOM) or expected.get(RANDOM):
         return m.Skipped(
-            "its steps draw random numbers, and compiled code draws different ones from "
-            "the same seed"
+            "its steps draw random numbers, and compiled code may draw others from the same seed"
         )
     return compare(found, expected)
 

@@ -281,7 +281,7 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 LOOP = "no-recompile-in-loop"
 # what is compiled in the first calls of a module is not counted
 NOT_TWICE = (
-    "no function was compiled in two steps after warm-up and the first steps of its module "
+    "no function was compiled again in two steps after warm-up and its module's first ones "
     "in fused.default"
 )
 
@@ -321,8 +321,21 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
 
     assert [(item.status, item.evidence) for item in made] == [
         *[(PracticeStatus.PASS, NOT_TWICE)] * 3,
-        (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
+        (PracticeStatus.FAIL, "torch compiles step again in 2 steps of fused.default"),
     ]
+
+
+def test_a_function_that_is_first_called_late_is_not_compiled_again() -> None:
+    """A second training behind the first one, with an evaluation."""
+    first = written.compiled("1/0", written.REPORT, call=8)
+    later = [
+        *written.compiled("1/1", written.REPORT, call=12),
+        written.rejected("1/1", "1/0: GLOBAL_STATE changed: grad_mode", call=12),
+    ]
+
+    item = items(written.recording(*written.compiled_once(), *first, *later))[LOOP]
+
+    assert item.status == PracticeStatus.PASS, item.evidence
 
 
 def test_the_first_call_of_another_module_is_no_compilation_in_the_loop() -> None:
@@ -616,6 +629,7 @@ def test_where_every_compilation_failed_no_compiled_function_is_praised() -> Non
     ("reason", "practice"),
     [
         (written.builtin("bool", gb_id="0170"), "no-branch-on-values"),
+        (written.builtin("nonzero", gb_id="0036"), "no-branch-on-values"),
         (written.builtin("print"), "no-prints"),
     ],
 )
@@ -696,7 +710,32 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
     item = items(twice)["static-shapes"]
 
     assert item.status == PracticeStatus.NOT_OBSERVED
-    assert item.evidence == "sizes changed in a few calls only"
+    assert item.evidence == "sizes caused one in a few calls only"
+
+
+def test_titles_promise_no_more_than_was_judged(load: Load) -> None:
+    """A view of an argument is no write, a message may break no graph, and an index is no
+    branch."""
+    titles = {id_: item.title for id_, item in items(load(RUNTIME, "locals_written")).items()}
+
+    assert (
+        titles["no-writes-inside"]
+        == "No compiled function of the program writes to an input that moves"
+    )
+    assert titles["no-prints"] == "No graph break at a line that prints or logs"
+    assert titles["no-branch-on-values"] == "No graph break because of a tensor's value"
+
+
+def test_on_a_cpu_not_every_wait_of_a_gpu_is_seen(load: Load) -> None:
+    """torch.bincount reads on a GPU alone, and a copy waits there alone."""
+    recording = load(RUNTIME, "locals_written")
+    plan = msgspec.structs.replace(recording.header.plan, device="cpu")
+    header = msgspec.structs.replace(recording.header, plan=plan)
+
+    found = items(msgspec.structs.replace(recording, header=header))
+
+    assert found["few-reads"].status == PracticeStatus.NOT_OBSERVED
+    assert found["no-reads-inside"].status == PracticeStatus.NOT_OBSERVED
 
 
 def test_a_recompile_for_another_reason_does_not_speak_of_sizes() -> None:

@@ -192,3 +192,11 @@ def test_whether_compiling_pays_is_a_line_of_its_own_where_no_action_says_it() -
 
     (line,) = lines(shown)
     assert line.startswith("compiled: slower than eager:")
+
+
+def test_a_script_that_ran_with_compiling_off_was_timed_against_eager() -> None:
+    checklist = slower_than_eager().checklist
+
+    (item,) = (item for item in checklist if item.id == "measured-against-eager")
+
+    assert item.status is m.PracticeStatus.PASS, item.evidence

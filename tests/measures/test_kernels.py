@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kgprof.measures import kernels
 from kgprof.model import (
     GeneratorTotal,
+    HostTime,
     InputCopies,
     KernelBreakdown,
     KernelKind,
@@ -308,6 +309,34 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
             _row("aten::add", KernelKind.POINTWISE, 2, 10.0, 10 / 150, 5.0),
         ),
     )
+
+
+@pytest.mark.parametrize("thread", [1, 2])
+def test_a_step_in_which_torch_compiles_is_none_of_those_shown(tmp_path: Path, thread: int) -> None:
+    """An epoch's last batch has another size, and the trace reaches into the next epoch."""
+    events = []
+    for number in range(6):
+        events.append(step(number, 100.0 * number, 100.0))
+        events.append(event("cpu_op", "aten::add", 100.0 * number + 10, 20.0))
+    compiling = event("cpu_op", "_compile.compile_inner (dynamo_timed)", 140.0, 50.0, thread=thread)
+
+    found = broken_down(write(tmp_path / "t.json", [*events, compiling]), "cpu")
+
+    assert (found.steps, found.window_us, found.busy_us) == (4, 400.0, 80.0)
+    assert "torch compiled in a traced step: 4 of 6 are shown" in found.warnings
+    assert isinstance(found.host_time, HostTime)
+    assert found.host_time.steps == 4
+
+
+def test_where_torch_compiles_in_each_step_no_time_per_step_is_told(tmp_path: Path) -> None:
+    compiling = event("cpu_op", "_compile.compile_inner (dynamo_timed)", 10.0, 50.0)
+    path = write(tmp_path / "t.json", [step(0, 0.0, 100.0), compiling])
+
+    found = kernels.breakdown(
+        kineto.read(path), device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
+
+    assert found == Skipped("torch compiled in each traced step")
 
 
 def _row(

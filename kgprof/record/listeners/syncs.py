@@ -63,9 +63,11 @@ from kgprof.record.listeners.installed_graphs import (
 )
 from kgprof.record.listeners.tensor_places import (
     DEVICE,
+    FACTORIES,
     HOST,
     LOADERS,
     UNKNOWN,
+    UNNAMED,
     Inside,
     TensorPlaces,
     outside_of_dynamo,
@@ -82,6 +84,7 @@ READING = (
     ("_unique2", "default"),
     ("unique_dim", "default"),
     ("unique_consecutive", "default"),
+    ("bincount", "default"),  # on a GPU: its least and its largest value
 )
 # What of Dynamo's graph comes to one of them.
 CAPTURED = frozenset(
@@ -767,22 +770,30 @@ ALL_HOOKS = (
 # ---------------------------------------------------------------- what is no read
 
 
-def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
-    """Whether what a node computes comes from these inputs of its graph alone, or is a number that
-    Dynamo took for a constant and hands on as a tensor of the CPU."""
+def _made_on_the_host(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> str:
+    """Where what a node computes lies, if that comes from these inputs of its graph alone, from
+    numbers that Dynamo took for constants and hands on as tensors of the CPU, and from factories
+    that are given no device; else nothing."""
     met = {node}
     left = [node]
-    comes_from_one = False
+    place = HOST
     while left:
         here = left.pop()
+        sources = [each for each in here.all_input_nodes if not _is_a_size(each)]
         if here.op in ("placeholder", "get_attr"):
             if here not in inputs:
-                return False
-            comes_from_one = True
-        new = [source for source in here.all_input_nodes if source not in met]
-        met.update(new)
-        left.extend(new)
-    return comes_from_one or node.target is torch.scalar_tensor
+                return ""
+        elif not sources and here.target is not torch.scalar_tensor:
+            if operator_of(here) not in FACTORIES or here.kwargs.get("device") is not None:
+                return ""
+            place = UNNAMED
+        left.extend(each for each in sources if each not in met)
+        met.update(sources)
+    return place
+
+
+def _is_a_size(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), int | torch.SymInt)
 
 
 def _gives_way(tensor: torch.Tensor) -> bool:
@@ -832,14 +843,14 @@ Captured = tuple[str, Frames, str]
 class _Graph:
     """A compiled graph, and what in it comes to a read, in the order in which it runs; ``made``
     are the positions of arguments that are no tensors of the program's, ``computed`` those of
-    results that are made of these alone."""
+    results that are made of these alone, and where these lie."""
 
     compile_id: str
     operators: tuple[Captured, ...] = ()
     made: tuple[int, ...] = ()
     returns: tuple[Frames, ...] = ()  # the lines of what made each of its results
     moves: bool = True  # a device is named in it
-    computed: tuple[int, ...] = ()
+    computed: tuple[tuple[int, str], ...] = ()
     numbers: frozenset[int] = frozenset()  # the ids of ``made`` in the run that goes on
     at: Counter[str] = field(default_factory=Counter)  # by source
 
@@ -926,7 +937,8 @@ class _RunningGraphs(InstalledGraphs):
             operator_of(node) in ("to", "cuda") or "device" in node.kwargs
             for node in output.graph.nodes
         )
-        computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
+        places = ((at, _made_on_the_host(node, numbers)) for at, node in enumerate(returns))
+        computed = tuple((at, place) for at, place in places if place)
         lines = tuple(map(frames_of, returns))
         made = tuple(numbers.values())
         return _Graph(compile_id_of(output), operators, made, lines, moves, computed)
@@ -948,7 +960,7 @@ class _RunningGraphs(InstalledGraphs):
                 stack.pop()
             if known.computes_on_the_host(args):
                 TENSORS.derived(args, found)
-            TENSORS.lie_on_the_host(found[at] for at in known.computed)
+            TENSORS.lie((found[at], place) for at, place in known.computed)
             here.returned = dict(zip(map(id, found), known.returns, strict=False))
             return found
 

@@ -158,7 +158,6 @@ DERIVING = (
     "repeat",
     "tril",
     "triu",
-    "bincount",
     "histc",
     "multinomial",
     "bernoulli",
@@ -291,11 +290,11 @@ class TensorPlaces:
                     self._remember(result, place)
 
     @aside
-    def lie_on_the_host(self, results: Iterable[Any]) -> None:
-        """A compiled graph made ``results`` of Python's numbers alone."""
-        for result in results:
+    def lie(self, results: Iterable[tuple[Any, str]]) -> None:
+        """A compiled graph made each of Python's numbers, or by a factory without a device."""
+        for result, place in results:
             if type(result) is torch.Tensor and not self.idle():
-                self._remember(result, HOST)
+                self._remember(result, place)
 
     @aside
     def filled(self, _operands: Iterable[Any], tensor: Any) -> None:

@@ -426,6 +426,17 @@ def _reading_line(record: SyncRecord) -> int | None:
     return next((frame.line for frame in record.frames if frame.function in functions), None)
 
 
+@pytest.mark.parametrize("backend", ["", "eager"])
+def test_bincount_reads_on_a_gpu_what_no_cpu_reads(backend: str) -> None:
+    step: Step = lambda x: torch.bincount((x > 0).long(), minlength=2)
+    if backend:
+        step = torch.compile(step, backend=backend)
+
+    (record,) = seen(step, calls=3)
+
+    assert (record.op, sum(record.calls.values())) == ("aten::bincount", 3)
+
+
 # ---------------------------------------------------------------- under torch.compile
 
 
@@ -1160,6 +1171,24 @@ def test_arrays_in_and_out_of_compiled_code_stay_on_the_host() -> None:
     root = torch.compile(lambda array: np.sqrt(array) + 1, backend="eager")
     records = seen(lambda x: root(np.ones(3)), calls=2)
     assert {record.tensor for record in records} <= {"host"}
+
+
+def drawn(x: torch.Tensor, **where: Any) -> torch.Tensor:
+    chosen = torch.randperm(x.shape[0], **where)[:2] + 0
+    return (x * 2)[chosen.tolist()]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_a_graph_draws_without_a_device_lies_where_eager_code_would_draw_it(
+    *, dynamic: bool
+) -> None:
+    compiled = torch.compile(drawn, backend="eager", dynamic=dynamic)
+
+    unnamed = seen(compiled, calls=2)
+    named = seen(lambda x: compiled(x, device=CHOSEN), calls=2)
+
+    assert {record.tensor for record in unnamed} == {"unnamed"}
+    assert {record.tensor for record in named} == {""}
 
 
 def test_a_device_in_compiled_code_takes_its_result_from_the_host() -> None:
