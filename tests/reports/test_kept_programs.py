@@ -140,16 +140,13 @@ TRUTHS = (
         program="7-cause-and-fix-that-torch-says-are-lost/b05_lstm.py",
         exit_code=1,
         rules=("KGP102",),
-        says=("b05_lstm.py:15: KGP102", "fix: torch._dynamo.config.allow_rnn = True"),
+        says=("b05_lstm.py:15: KGP102", "torch._dynamo.config.allow_rnn=True"),
     ),
     Truth(
         program="7-cause-and-fix-that-torch-says-are-lost/r09_hint.py",
         exit_code=1,
         rules=("KGP104",),
-        says=(
-            "value of self.index: expected 1, got 2, used in line 18",
-            "fix: torch._dynamo.config.allow_unspec_int_on_nn_module = True",
-        ),
+        says=("value of self.index: expected 1, got 2, used in line 18",),
     ),
     Truth(
         program="7-cause-and-fix-that-torch-says-are-lost/r13_mark_dynamic_conflict.py",
