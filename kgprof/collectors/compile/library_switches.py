@@ -31,7 +31,6 @@ from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
-from kgprof.wording import clause
 
 
 class Switch(m.Model):

@@ -153,7 +153,10 @@ def _filled(text: _Text, cause: Cause) -> str:
 
 
 _MOST_ENTRIES = 256  # accumulated_recompile_limit, if the program does not set it
-_ONE_EACH = "one entry for each of the {} modules, which share one limit; before the first call"
+_ONE_EACH = (
+    "one entry for each of the {} modules, which share one limit, and more if one is compiled for "
+    "several kinds of input; before the first call"
+)
 
 
 def _limit(modules: int) -> str:

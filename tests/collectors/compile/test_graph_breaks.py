@@ -151,7 +151,7 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
         level=Level.WARNING,
         message=(
             "print breaks the graph in report: Failed to trace builtin operator (GB0059); seen "
-            "while compiling step, report"
+            "while compiling Model.step, report"
         ),
         run=FUSED,
         location=written.place(*PRINT),
