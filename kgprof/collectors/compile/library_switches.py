@@ -76,11 +76,14 @@ _PASSES = (
 )
 _OF_A_LIBRARY = "a library's line does this"
 _OUTSIDE = (
-    "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
-    "before, if it takes nothing that is made in there, and pass its result in (torch compiles "
-    "again for each new text, and for some numbers); else compile what is before and behind it"
+    "outside of what is compiled: call it afterwards, with what uses its result, and return what "
+    "these take; or before, if it takes nothing that is made in there, and pass its result in "
+    "(torch compiles again for each new text, and for some numbers)"
 )
-_AROUND = "outside of what is compiled: enter the context around the call of it"
+_AROUND = (
+    "outside of what is compiled: enter the context around the call of it, if all of that may run "
+    "in it"
+)
 _ENTERS = ("__enter__", "enter_context")
 _SCALARS = "capture_scalar_outputs"
 _LOSS = "loss.backward()"

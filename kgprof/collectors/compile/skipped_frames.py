@@ -67,6 +67,8 @@ _UNDER_A_MODE = (
     "leave no TorchDispatchMode active around the call: torch then skips the function, up to 2.13 "
     "permanently"
 )
+# torch goes back to the last line at which it can end a graph
+_IN_A_BLOCK = ", or from the start of a try or with block around it"
 _AT_NO_LINE = (
     "torch names no line of a graph that a backend refuses: look for what the error names from "
     "here on, and move that out of the compiled function"
@@ -278,8 +280,10 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
         if event.frame != event.location:
             related = (event.frame,)
     what += " runs eagerly"
-    if event.scope != "frame":
-        what += f" from {clause('line ', event.since) or 'here'} on"
+    if event.since:
+        what += f" from line {event.since} on"
+    elif event.scope != "frame":
+        what += f" from here on{_IN_A_BLOCK}"
     cause = event.refusal.cause
     no_fix = ""
     if cause.kind == _CAUSES["dispatch-mode"]:
