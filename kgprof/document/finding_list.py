@@ -37,7 +37,7 @@ class Grouped(View, kw_only=False):
         """How often in a run; empty for once, or where the words say it, as a sync's do."""
         if self.first.reads:
             return ""
-        return times([finding.count for finding in self.members], self.first.message)
+        return times(self.members)
 
     @property
     def cost(self) -> str:
@@ -97,11 +97,15 @@ def line_of(place: m.Location, root: str) -> str:
     return f"{relative(place.file, root)}:{place.line}"
 
 
-def times(counts: Sequence[int], said: str) -> str:
-    """ "4 times", or a range over the runs; empty for once, and where ``said`` holds it already."""
+def times(findings: Sequence[m.Finding]) -> str:
+    """ "4 times", or a range over the runs; empty for once, and where the message holds it already.
+    What torch refused it met as often while it compiled: calls that run are more, or fewer."""
+    counts = [finding.count for finding in findings]
     how_often = f"{span(count(min(counts)), count(max(counts)))} times"
-    if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said):
+    if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", findings[0].message):
         return ""
+    if findings[0].refusal is not None:
+        how_often += " while compiling"
     return how_often
 
 

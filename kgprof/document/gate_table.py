@@ -180,7 +180,7 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
 
 def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) -> Iterable[str]:
     place = finding.location
-    repeated = clause(" (", times([finding.count], finding.message), ")")
+    repeated = clause(" (", times([finding]), ")")
     said = f"{finding.rule} {finding.message}{repeated}"
     if finding.run:
         said += f" [{finding.run.slug}]"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kgprof.document.finding_list import grouped, said_cost, times
-from kgprof.model import Finding, FindingCost, Level, Location, PassName
+from kgprof.model import Finding, FindingCost, Level, Location, PassName, Refusal, TorchCause
 from kgprof.render import by_name
 from tests.render import profiles
 
@@ -100,7 +100,15 @@ def test_how_often_is_a_range_over_the_runs(counts: tuple[int, int], times: str)
     ("said", "shown"), [("read 4 times a step", ""), ("read 14 times a step", "4 times")]
 )
 def test_how_often_is_not_said_twice(said: str, shown: str) -> None:
-    assert times([4], said) == shown
+    assert times([msgspec.structs.replace(found(said), count=4)]) == shown
+
+
+def test_what_torch_refused_it_met_as_often_while_it_compiled() -> None:
+    """A line that breaks the graph in each of 12 calls may have been compiled twice."""
+    refused = Refusal(cause=TorchCause(kind="Data-dependent branching"))
+    broken = msgspec.structs.replace(found("breaks"), count=2, refusal=refused)
+
+    assert times([broken]) == "2 times while compiling"
 
 
 def test_the_cost_of_several_runs_is_a_range_in_one_unit() -> None:

@@ -41,7 +41,7 @@ TRUTHS = (
         rules=("KGP104",),
         says=(
             "80 of its 240 calls from there on ran eagerly: heads[8] to heads[11] (Linear)",
-            "fix: torch._dynamo.config.recompile_limit = 12",
+            "to try: torch._dynamo.config.recompile_limit = 12",
         ),
     ),
     Truth(
@@ -140,7 +140,7 @@ TRUTHS = (
         program="7-cause-and-fix-that-torch-says-are-lost/b05_lstm.py",
         exit_code=1,
         rules=("KGP102",),
-        says=("b05_lstm.py:15: KGP102", "fix: torch._dynamo.config.allow_rnn = True"),
+        says=("b05_lstm.py:15: KGP102", "torch._dynamo.config.allow_rnn=True"),
     ),
     Truth(
         program="7-cause-and-fix-that-torch-says-are-lost/r09_hint.py",
@@ -148,7 +148,7 @@ TRUTHS = (
         rules=("KGP104",),
         says=(
             "value of self.index: expected 1, got 2, used in line 18",
-            "fix: torch._dynamo.config.allow_unspec_int_on_nn_module = True",
+            "to try: torch._dynamo.config.allow_unspec_int_on_nn_module = True",
         ),
     ),
     Truth(

@@ -120,6 +120,7 @@ REPLAYED = (
     "the run goes on behind its steps, with replays of CUDA graphs of its own, in which a break "
     "costs nothing"
 )
+BACKEND_FAILED = "GB0219"  # on a graph as a whole, at no line
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 _MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
 _REGISTERS_FAKE = re.compile(
@@ -262,12 +263,16 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     reason = _last_error(payload)
     if found := _REASON.search(text):
         reason = found["reason"]
+    cause = _without_fullgraph(cause_of(reason, trace.all.sources.registry))
+    if compiled is not None and compiled.frame is not None and cause.gb_id == BACKEND_FAILED:
+        frame = compiled.frame  # torch has a line of what it traced last
+        line = trace.source.definition(frame.file, frame.line, frame.function).line
+        stack = (m.Location(frame.file, line, user_function(frame.function)),)
     site = trace.source.innermost(stack)
     if site is None and compiled is not None:
         # A library's function that Dynamo compiles by itself has the project's line in the Python
         # stack above it.
         site = trace.source.innermost(compiled.stack)
-    cause = _without_fullgraph(cause_of(reason, trace.all.sources.registry))
     resumable = not reason.startswith(_CANNOT_RESUME)
     return BreakRecord(record.call, compiled, site, named, stack, cause, resumable)
 
@@ -536,7 +541,8 @@ def _compiled_function(trace: RunTrace, record: BreakRecord) -> str:
         return ""
     rows = (row for row in trace.frame_rows(compiled) if row.compile_id == compiled.compile_id)
     wrapped = next((row.wraps for row in rows if row.wraps), "")
-    return wrapped or user_function(compiled.frame.function)
+    frame = compiled.frame
+    return wrapped or trace.source.definition(frame.file, frame.line, frame.function).function
 
 
 def _other_ways_in(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:

@@ -21,17 +21,17 @@ from kgprof import model as m
 from kgprof.collectors.compile import recompiles, skipped_frames
 from kgprof.collectors.compile.graph_breaks import break_records
 from kgprof.collectors.compile.tried_settings import (
+    COMMENT,
     TriedSettings,
     in_vain,
     is_tried,
-    tried_or_not,
+    where_it_helped,
 )
 from kgprof.collectors.fingerprint import line_of
 from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
-from kgprof.wording import clause
 
 
 class Switch(m.Model):
@@ -77,13 +77,15 @@ _PASSES = (
 )
 _OF_A_LIBRARY = "a library's line does this"
 _OUTSIDE = (
-    "outside of what is compiled: call it afterwards, if nothing in there needs its result, or "
-    "before, if it takes nothing that is made in there, and pass its result in (torch compiles "
-    "again for each new text, and for some numbers); else compile what is before and behind it"
+    "outside of what is compiled: call it afterwards, with what uses its result, and return what "
+    "these take; or before, if it takes nothing that is made in there, and pass its result in "
+    "(torch compiles again for each new text, and for some numbers)"
 )
-_AROUND = "outside of what is compiled: enter the context around the call of it"
+_AROUND = (
+    "outside of what is compiled: enter the context around the call of it, if all of that may run "
+    "in it"
+)
 _ENTERS = ("__enter__", "enter_context")
-_HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _LOSS = "loss.backward()"
 _OPERATOR = "Higher Order Operator"
@@ -252,17 +254,12 @@ def _mended(
         *(name for name, effect in tried.items() if not effect),
     )
     of_trainer = finding.fix and _fits(source, finding, trainer.get(finding.rule, ""))
-    known = _known(finding, source, useless)
-    # What comes next may need the size, and torch then raises; a recurrence is unrolled, and may
-    # take minutes to compile: untried, it is torch's own hint.
-    is_hint = any(name in known and name not in tried for name in (_DYNAMIC, _RNN))
-    if known and not is_hint:
-        code, _, comment = known.partition("  # ")
-        fix = code + clause("  # ", tried_or_not(code, tried, comment))
-        return replace(finding, fix=fix, tried=is_tried(fix, tried))
-    fix = _of_guard(finding) or of_trainer or finding.fix
+    # With a setting, what comes next may raise or take minutes to compile: untried, it is torch's
+    # own hint.
+    known = where_it_helped(_known(finding, source, useless), tried)
+    fix = known or _of_guard(finding) or of_trainer or finding.fix
     if fix:
-        return replace(finding, fix=fix)
+        return replace(finding, fix=fix, tried=finding.tried or is_tried(fix, tried))
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
     finding = _without_hint(finding, *useless)
@@ -473,13 +470,11 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]
     fix = ""
     if not in_library:
         fix = CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
-    if "trace_autograd_ops" in fix:  # on a condition, so that its trial says little
-        return fix
     sure = (hint for hint in cause.hints if not hint.startswith(_NOT_SURE))
     switches = (switch for hint in sure for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
-    fix = fix or clause("", hinted, f"  # {_HINTED}")
-    if any(switch in fix for switch in useless):
+    fix = fix or hinted
+    if any(switch in fix.partition(COMMENT)[0] for switch in useless):
         return ""
     return fix
 

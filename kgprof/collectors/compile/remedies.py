@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.compile.input_sizes import MEMBER, InputSize
-from kgprof.collectors.compile.tried_settings import NOT_TRIED, tried_or_not
+from kgprof.collectors.compile.tried_settings import COMMENT, NOT_TRIED, where_it_helped
 from kgprof.collectors.guard_text import (
     Guard,
     aliased,
@@ -139,9 +139,10 @@ def as_code(cause: Cause) -> str:
     for remedy in REMEDIES:
         if remedy.holds(cause):
             code = _filled(remedy.code, cause)
-            if not (cause.library and source and source in code):
-                effect = _filled(remedy.effect, cause)
-                return f"{code}  # {tried_or_not(code, cause.tried, effect)}"
+            fix = f"{code}{COMMENT}{_filled(remedy.effect, cause)}"
+            shown = where_it_helped(fix, cause.tried, NOT_TRIED)
+            if shown and not (cause.library and source and source in code):
+                return shown
     return ""
 
 
@@ -152,7 +153,10 @@ def _filled(text: _Text, cause: Cause) -> str:
 
 
 _MOST_ENTRIES = 256  # accumulated_recompile_limit, if the program does not set it
-_ONE_EACH = "one entry for each of the {} modules, which share one limit; before the first call"
+_ONE_EACH = (
+    "one entry for each of the {} modules, which share one limit, and more if one is compiled for "
+    "several kinds of input; before the first call"
+)
 
 
 def _limit(modules: int) -> str:
@@ -302,21 +306,16 @@ def are_of_parameters(guards: Sequence[Guard]) -> bool:
     return any(_STATIC_PARAMETER in switch for guard in guards for switch in guard.switches)
 
 
-def _helps(cause: Cause, name: str, *, guess: bool) -> bool:
-    """Tell whether a setting that torch names for the guard helps: by its trial, else by what the
+def _may_help(cause: Cause, name: str, *, guess: bool) -> bool:
+    """Tell whether a setting that torch names for the guard was tried, or else may help by what the
     text of the program says."""
-    named = any(name in switch for guard in cause.guards for switch in guard.switches)
-    return named and (bool(cause.tried[name]) if name in cause.tried else guess)
+    return _switch(cause, name) != "" and (name in cause.tried or guess)
 
 
-def _switch(name: str) -> Callable[[Cause], str]:
-    """The setting as torch names it for this guard."""
-
-    def code(cause: Cause) -> str:
-        switches = [switch for guard in cause.guards for switch in guard.switches]
-        return next(switch for switch in switches if name in switch)
-
-    return code
+def _switch(cause: Cause, name: str) -> str:
+    """The setting as torch names it for this guard; empty where it does not."""
+    switches = (switch for guard in cause.guards for switch in guard.switches)
+    return next((switch for switch in switches if name in switch), "")
 
 
 def _is_torchs_optimizer(cause: Cause) -> bool:
@@ -396,12 +395,9 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="int_attribute",
         # torch names the switch of a module that is a global, too; tried: it changes nothing there
-        holds=lambda c: _helps(c, STATIC_INT, guess=not _is_global(c) and c.only_computed),
-        code=_switch(STATIC_INT),
-        effect=(
-            "before the first call: {c.name} becomes an input, and one graph serves its values "
-            "from 2 on"
-        ),
+        holds=lambda c: _may_help(c, STATIC_INT, guess=not _is_global(c) and c.only_computed),
+        code=lambda c: _switch(c, STATIC_INT),
+        effect="",
     ),
     Remedy(
         name="float_lr",
@@ -495,9 +491,11 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="swapped_rank",
-        holds=lambda c: _helps(c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"),
-        code=_switch(_STATIC_PARAMETER),
-        effect="before the first call: sizes of parameters may then become dynamic",
+        holds=lambda c: _may_help(
+            c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"
+        ),
+        code=lambda c: _switch(c, _STATIC_PARAMETER),
+        effect="",
     ),
     Remedy(
         name="made_static",

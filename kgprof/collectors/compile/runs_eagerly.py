@@ -187,11 +187,21 @@ def _cause(
     trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRecord]
 ) -> _Cause | None:
     """None where there was nothing to compile, where the recompile limit is the cause, or where it
-    is not known."""
+    is not known. A stance is the cause of no more calls than were made under it."""
     since = trace.steady_from
-    for stance, calls in called.stances.items():
-        if any(call >= since for call in calls):
-            return _stance(trace, called, stance)
+    under = [stance for stance, calls in called.stances.items() if max(calls, default=-1) >= since]
+    if not under:
+        return _lasting(trace, called, breaks)
+    stance = _stance(trace, called, under[0])
+    if _under_a_stance(called, since) == compiled_callables.eager_calls(called, since):
+        return stance
+    return _lasting(trace, called, breaks) or stance
+
+
+def _lasting(
+    trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRecord]
+) -> _Cause | None:
+    """What no stance explains."""
     if called.compiled_before or reached_limit(trace, called):
         return None
     if compiled_callables.ran_a_graph(called):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.compile.graph_breaks import (
+    BACKEND_FAILED,
     BreakRecord,
     because,
     break_records,
@@ -66,7 +67,13 @@ _UNDER_A_MODE = (
     "leave no TorchDispatchMode active around the call: torch then skips the function, up to 2.13 "
     "permanently"
 )
-NAMED = 3  # functions that are compiled although their caller is not
+# torch goes back to the last line at which it can end a graph
+_IN_A_BLOCK = ", or from the start of a try or with block around it"
+_AT_NO_LINE = (
+    "torch names no line of a graph that a backend refuses: look for what the error names from "
+    "here on, and move that out of the compiled function"
+)
+NAMED = 3  # functions of a list
 _RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
     "dispatch-mode": (
@@ -89,6 +96,7 @@ class SkippedFrame(Event):
     calls: tuple[int, ...]
     since: int = 0  # of a part behind a break that fell back as a whole: that break's line
     compiled_inside: tuple[str, ...] = ()  # functions of the project that it calls
+    eager_too: tuple[str, ...] = ()  # others that the same line made fall back as a whole
 
 
 def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
@@ -177,6 +185,7 @@ def _from_records(
         calls=calls_of(records),
         since=since,
         compiled_inside=compiled_inside,
+        eager_too=_eager_too(trace, records, definition),
         identity=identity_of(trace, first),
     )
 
@@ -198,6 +207,19 @@ def _compiled_inside(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[s
         and compiled_callables.of_compilation(trace, compiled) in called
     ]
     return tuple(dict.fromkeys(names))
+
+
+def _eager_too(
+    trace: RunTrace, records: Sequence[BreakRecord], told: m.Location | None
+) -> tuple[str, ...]:
+    places = (
+        trace.source.definition(frame.file, frame.line, frame.function)
+        for record in records
+        if (frame := compiled_frame(record)) is not None
+        and not is_resumed(frame.function)
+        and fell_back(trace, record) == "frame"
+    )
+    return tuple(dict.fromkeys(place.function for place in places if place != told))
 
 
 def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[SkippedFrame]:
@@ -258,15 +280,20 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
         if event.frame != event.location:
             related = (event.frame,)
     what += " runs eagerly"
-    if event.scope != "frame":
-        what += f" from {clause('line ', event.since) or 'here'} on"
+    if event.since:
+        what += f" from line {event.since} on"
+    elif event.scope != "frame":
+        what += f" from here on{_IN_A_BLOCK}"
     cause = event.refusal.cause
     no_fix = ""
     if cause.kind == _CAUSES["dispatch-mode"]:
         no_fix = _UNDER_A_MODE
+    if cause.gb_id == BACKEND_FAILED:
+        no_fix = _AT_NO_LINE
     message = f"{what}{because(cause, event.library)}: {cause.words}"
-    if inside := event.compiled_inside:
-        message += f"; compiled by themselves: {', '.join(inside[:NAMED])}{and_more(inside, NAMED)}"
+    lists = {"eager as well": event.eager_too, "compiled by themselves": event.compiled_inside}
+    for lead, names in lists.items():
+        message += clause(f"; {lead}: ", ", ".join(names[:NAMED])) + and_more(names, NAMED)
     return finding(
         SKIPPED_FRAME,
         event,

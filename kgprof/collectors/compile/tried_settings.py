@@ -16,7 +16,7 @@ from kgprof.reading.structured_trace import Compiled, RunTrace
 from kgprof.wording import clause, plural
 
 NOT_TRIED = "not tried"
-_ALONE = "tried alone: the break stays"
+COMMENT = "  # "  # between the code of a fix and what it changes
 LIMIT = 8  # torch._dynamo.config.recompile_limit, if the program does not set it
 _Line = tuple[str, int]
 _Failure = tuple[m.SourceLine, str]
@@ -108,15 +108,14 @@ class TriedSettings:
         return code_counts(each.metrics for each in self._trace.compiled)
 
 
-def tried_or_not(code: str, tried: Mapping[str, str], otherwise: str) -> str:
-    """Say in a fix's comment what its setting did here, that it alone is not enough, or that nobody
-    tried it; ``otherwise``: the comment of a fix without one."""
-    effects = [tried.get(setting.name, NOT_TRIED) or _ALONE for setting in settings_in(code)]
-    if not effects:
-        return otherwise
-    if effects[0] not in (NOT_TRIED, _ALONE):
-        return effects[0]
-    return "; ".join(filter(None, (otherwise, effects[0])))
+def where_it_helped(fix: str, tried: Mapping[str, str], untried: str = "") -> str:
+    """Return a fix; of one that makes a setting the code and what that did here, and nothing where
+    a trial showed no help. ``untried``: what is said where none ran; empty: nothing is returned."""
+    code, _, comment = fix.partition(COMMENT)
+    effects = [tried.get(setting.name, untried) for setting in settings_in(code)]
+    if not all(effects):
+        return ""
+    return code + clause(COMMENT, "; ".join(effects) or comment)
 
 
 def is_tried(fix: str, tried: Mapping[str, str]) -> bool:

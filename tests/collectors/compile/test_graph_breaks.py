@@ -107,7 +107,7 @@ def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
         ),
         records=2,
         calls=(0,),
-        functions=("step", "report"),
+        functions=("Model.step", "report"),
         identity=found.identity,
         cost=UNTRACED,
     )
@@ -151,7 +151,7 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
         level=Level.WARNING,
         message=(
             "print breaks the graph in report: Failed to trace builtin operator (GB0059); seen "
-            "while compiling step, report"
+            "while compiling Model.step, report"
         ),
         run=FUSED,
         location=written.place(*PRINT),
@@ -243,7 +243,7 @@ def test_the_function_is_the_users_also_behind_an_earlier_break() -> None:
     (found,) = collected(*compiled("1/0", resumed(STEP, 14)), broken("1/0", CALLER, going_on))
 
     assert found.location == written.place(FILE, 16, "step")
-    assert found.functions == ("step",)
+    assert found.functions == ("Model.step",)
 
 
 def test_two_lines_are_two_breaks_whatever_their_reason() -> None:

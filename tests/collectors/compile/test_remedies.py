@@ -127,6 +127,7 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
     before = graphs()
 
     assert found.fix
+    assert not found.tried  # watch tries none
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setenv("FIX", "1")
@@ -140,8 +141,8 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
     ("name", "rule", "line", "code"),
     [
         ("remedy_layer_drop", "KGP101", 14, "torch.rand((), device=...)"),
-        ("remedy_scalar", "KGP101", 15, "torch._dynamo.config.capture_scalar_outputs = True"),
-        ("remedy_rnn", "KGP102", 18, ""),  # untried, it is torch's own hint
+        ("remedy_scalar", "KGP101", 15, ""),  # untried, it is torch's own hint
+        ("remedy_rnn", "KGP102", 18, ""),
         ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),
         ("remedy_marked_and_fixed", "KGP107", 14, "torch._dynamo.maybe_mark_dynamic(batch, 1)"),
         ("remedy_marked_number", "KGP107", 12, "torch._dynamo.maybe_mark_dynamic(signal, 0)"),
@@ -263,10 +264,15 @@ def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -
     )
     thawed = text.format("requires_grad", ". expected requires_grad=0")
     resized = text.format("size", " at index 0. expected 3, actual 4")
+    tried = {"force_parameter_static_shapes": "tried: compiled 2 times instead of 4"}
+    cause = Cause(guards=(parse(resized),), function="Tuned.forward")
 
     assert as_code(Cause(guards=(parse(thawed),), function="Tuned.forward")) == ""
-    assert "force_parameter_static_shapes" in as_code(
-        Cause(guards=(parse(resized),), function="Tuned.forward")
+    assert as_code(cause).endswith("force_parameter_static_shapes = False  # not tried")
+    assert as_code(msgspec.structs.replace(cause, tried=dict.fromkeys(tried, ""))) == ""
+    assert as_code(msgspec.structs.replace(cause, tried=tried)) == (
+        "torch._dynamo.config.force_parameter_static_shapes = False  # tried: compiled 2 times "
+        "instead of 4"
     )
 
 

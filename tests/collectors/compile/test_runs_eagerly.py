@@ -262,3 +262,14 @@ def test_kgprofs_own_stance_in_mode_eager_is_no_finding_of_the_programs() -> Non
     assert runs_eagerly.collect(evidence) == ()
     counted = runs_eagerly.calls_of_compiled(evidence, evidence.compilers[0])
     assert counted == Skipped("kgprof switches torch.compile off in mode eager")
+
+
+def test_a_stance_is_not_the_cause_of_what_ran_eagerly_before_it() -> None:
+    stances = {"eager_on_recompile": dict.fromkeys(range(10, 20), 1)}
+
+    (found,) = diagnosed(
+        offered(STEP, "skipped", why="disabled"), called(STEP, *EVERY, stances=stances)
+    )
+
+    assert "no graph at all: 17 of 17 calls" in found.message
+    assert found.message.endswith("; torch._dynamo.config.disable is set")

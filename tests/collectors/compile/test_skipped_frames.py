@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kgprof.collectors.compile import graph_breaks, skipped_frames
 from kgprof.collectors.compile.skipped_frames import SkippedFrame
@@ -51,6 +52,48 @@ def test_what_is_compiled_in_calls_of_the_function_is_named() -> None:
     assert found.compiled_inside == ("report",)
     (finding,) = skipped_frames.diagnose((found,))
     assert finding.message.endswith("; compiled by themselves: report")
+
+
+def test_a_callee_that_the_same_line_makes_eager_is_named() -> None:
+    lines = [
+        *compiled("0/0", STEP, fail_type="Unsupported"),
+        broken("0/0", CALLER, LOOP, PRINT, prefix=written.GIVEN_UP),
+        offered(STEP, "skipped", why="error"),
+        *compiled("1/0", REPORT, fail_type="Unsupported"),
+        broken("1/0", CALLER, LOOP, PRINT, prefix=written.GIVEN_UP),
+        offered(REPORT, "skipped", why="error"),
+    ]
+
+    (found,) = skipped_frames.diagnose(collected(*lines))
+
+    assert found.message.startswith("Model.step runs eagerly because of print: ")
+    assert found.message.endswith("; eager as well: report")
+
+
+WRAPPER = ("/lib/site-packages/torch/nn/modules/module.py", 1789, "_call_impl")
+REFUSED_BY_BACKEND = (
+    "Backend compiler exception\n  Explanation: Backend compiler `aot_eager` failed with "
+    "aten.nonzero.default. Adding a graph break.\n  Hint: Report an issue to the backend compiler "
+    "repo.\n\n  Developer debug context: Backend: aot_eager\n\n"
+    " For more details: https://x/gb/gb0219.html"
+)
+
+
+@pytest.mark.parametrize("stack", [(CALLER, WRAPPER), (CALLER, LOOP)])
+def test_what_a_backend_refuses_is_a_function_and_no_line_of_it(stack: Any) -> None:
+    """torch names the line that called it, or at which it went on behind a break."""
+    lines = [
+        *compiled("0/0", STEP, fail_type="BackendCompilerFailed"),
+        broken("0/0", *stack, reason=REFUSED_BY_BACKEND, prefix=written.GIVEN_UP),
+        offered(STEP, "skipped", why="error"),
+    ]
+
+    (event,) = collected(*lines)
+    (found,) = skipped_frames.diagnose((event,))
+
+    assert (event.location, event.library) == (STEPS_DEF, None)
+    assert found.message.startswith("Model.step runs eagerly: Backend compiler exception (GB0219)")
+    assert found.no_fix.startswith("torch names no line")
 
 
 def test_neither_the_skipped_code_nor_what_was_compiled_before_it_is_named() -> None:
@@ -141,7 +184,11 @@ def test_what_precedes_the_line_may_be_compiled() -> None:
     )
 
     assert (found.scope, found.location) == ("rest", written.place(*LOOP))
-    assert "from here on" in skipped_frames.diagnose((found,))[0].message
+    # tried: of a try block that holds the line nothing is compiled
+    assert (
+        "Model.step runs eagerly from here on, or from the start of a try or with block around it"
+        in skipped_frames.diagnose((found,))[0].message
+    )
 
 
 def test_a_part_behind_a_break_that_falls_back_does_so_from_that_break_on() -> None:

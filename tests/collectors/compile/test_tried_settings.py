@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors import findings
-from kgprof.collectors.compile.tried_settings import tried_or_not
+from kgprof.collectors.compile.tried_settings import where_it_helped
 from kgprof.document.finding_list import advice
 from kgprof.model import (
     CodeCount,
@@ -123,30 +123,28 @@ def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) ->
     assert found.refusal.cause.hints == ()
 
 
-def test_a_setting_that_helps_on_a_condition_stays_where_it_alone_did_not() -> None:
+def test_a_setting_that_helps_on_a_condition_is_named_beside_what_always_helps() -> None:
     name = "trace_autograd_ops"
     reason = REASON.replace(SCALARS, name).replace("gb0999", "gb9186")
     lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=reason))
 
     found = tried(*lines, trials=(trial(name=name, breaks=(at(READ),)),))
 
-    assert found.fix.startswith(f"torch._dynamo.config.{name} = True  # if what was differentiated")
-    assert found.fix.endswith("; tried alone: the break stays")
+    assert found.fix.startswith("torch.autograd.grad(...)  # outside of what is compiled; or in it")
+    assert found.message.endswith(f"; tried, and no help was seen: {name}")
     assert advice(found) == (f"to try: {found.fix}",)
 
 
 @pytest.mark.parametrize("trials", [(), Skipped("it takes long"), (trial(name="allow_rnn"),)])
-def test_a_setting_that_nobody_tried_says_so(trials: tuple[Control, ...] | Skipped) -> None:
+def test_a_setting_that_nobody_tried_is_torchs_hint(trials: tuple[Control, ...] | Skipped) -> None:
     reason = REASON.replace(SCALARS, "allow_it")
     lines = (*compiled("0/0", STEP), broken("0/0", CALLER, READ, reason=reason))
 
     found = tried(*lines, trials=trials)
 
-    assert found.fix == (
-        "torch._dynamo.config.allow_it = True  # before the first call; torch's own hint for this; "
-        "not tried"
-    )
-    assert advice(found) == (f"to try: {found.fix}",)
+    assert found.fix == ""
+    assert found.refusal is not None
+    assert any("allow_it" in hint for hint in found.refusal.cause.hints)
 
 
 def test_a_trial_decides_where_the_text_only_guesses() -> None:
@@ -220,8 +218,9 @@ def test_symbols_for_all_sizes_are_offered_where_they_helped(times: int, words: 
     assert bool(found.fix) is found.tried is bool(words)
 
 
-def test_what_is_no_setting_keeps_its_comment() -> None:
-    assert tried_or_not("x = x.contiguous()", {}, "before the call") == "before the call"
-    assert tried_or_not("torch._dynamo.config.recompile_limit = 9", {}, "one each") == "one each"
-    assert tried_or_not(CODE, {}, "") == "not tried"
-    assert tried_or_not(CODE, {SCALARS: "tried: 1 graph"}, "a guess") == "tried: 1 graph"
+def test_code_without_a_setting_is_shown_as_it_is_and_with_one_where_that_helped() -> None:
+    for fix in ("x = x.contiguous()  # before", "torch._dynamo.config.recompile_limit = 9  # each"):
+        assert where_it_helped(fix, {}) == fix
+    assert where_it_helped(CODE, {}) == where_it_helped(CODE, {SCALARS: ""}) == ""
+    effects = {SCALARS: "tried: 1 graph"}
+    assert where_it_helped(f"{CODE}  # a guess", effects) == f"{CODE}  # tried: 1 graph"

@@ -428,9 +428,12 @@ def _reading_line(record: SyncRecord) -> int | None:
 
 @pytest.mark.parametrize("backend", ["", "eager"])
 def test_bincount_reads_on_a_gpu_what_no_cpu_reads(backend: str) -> None:
-    step: Step = lambda x: torch.bincount((x > 0).long(), minlength=2)
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        return torch.bincount((x > 0).long(), minlength=2)
+
+    step: Step = counted
     if backend:
-        step = torch.compile(step, backend=backend)
+        step = torch.compile(counted, backend=backend)
 
     (record,) = seen(step, calls=3)
 
