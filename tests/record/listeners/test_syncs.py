@@ -426,11 +426,15 @@ def _reading_line(record: SyncRecord) -> int | None:
     return next((frame.line for frame in record.frames if frame.function in functions), None)
 
 
+def counted_by_sign(x: torch.Tensor) -> torch.Tensor:
+    return torch.bincount((x > 0).long(), minlength=2)
+
+
 @pytest.mark.parametrize("backend", ["", "eager"])
 def test_bincount_reads_on_a_gpu_what_no_cpu_reads(backend: str) -> None:
-    step: Step = lambda x: torch.bincount((x > 0).long(), minlength=2)
+    step: Step = counted_by_sign
     if backend:
-        step = torch.compile(step, backend=backend)
+        step = torch.compile(counted_by_sign, backend=backend)
 
     (record,) = seen(step, calls=3)
 
