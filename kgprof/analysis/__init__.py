@@ -280,10 +280,10 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
 
 @m.otherwise(None)
 def _long_steps(run: RunEvidence) -> m.LongSteps | None:
-    """Of TIMING; without it of all steps that a script took under the listeners."""
+    """Of TIMING; without it of those that a script took under the listeners alone."""
     if isinstance(run.record.timing, m.TimingPass):
         return times.long_steps(run.record.timing.every_us)
-    return times.long_steps(m.known(run.once(paid_once)).usual)
+    return times.long_steps(m.known(run.once(paid_once)).unprofiled)
 
 
 def _ended(run: m.RunRecord) -> m.Exit:
@@ -387,7 +387,8 @@ def _stages(origins: m.KernelOrigins | m.Skipped) -> m.TritonStages | m.Skipped:
 @m.skippable
 def _of_all_steps(run: RunEvidence) -> m.Time:
     """All steps of a script in which torch did not compile, the traced ones among them."""
-    return times.spread(m.known(run.once(paid_once)).usual, "us", m.PassName.MEMORY)
+    usual = tuple(m.known(run.once(paid_once)).usual.values())
+    return times.spread(usual, "us", m.PassName.MEMORY)
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:

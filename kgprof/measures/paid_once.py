@@ -24,13 +24,19 @@ class PaidOnce(m.Model, kw_only=False):
 
     step_us: tuple[float, ...]
     steady_from: int
-    usual: tuple[float, ...]  # microseconds of those that neither compile nor record
+    usual: dict[int, float]  # microseconds of those that neither compile nor record
+    profiled: range  # in which torch.profiler starts, runs and is written
     compiling: frozenset[int]
     recording: frozenset[int]  # CUDA graphs, and nothing was compiled
 
     @property
     def usual_us(self) -> float:
-        return median(self.usual)
+        return median(self.usual.values())
+
+    @property
+    def unprofiled(self) -> tuple[float, ...]:
+        """Of the usual ones those that torch.profiler made no longer."""
+        return tuple(us for step, us in self.usual.items() if step not in self.profiled)
 
     def extra_us(self, steps: Iterable[int]) -> float:
         """Add up what these steps take beyond a usual one."""
@@ -54,14 +60,18 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     recording = calls - compiling
     step_us = memory.step_us
     steady_from = memory.steady_from
-    usual = tuple(
-        us
+    usual = {
+        step: us
         for step, us in enumerate(step_us)
         if step >= steady_from and step not in compiling and step not in recording
-    )
+    }
     if not usual:
         return m.Skipped(reason="every step compiled or recorded something")
-    return PaidOnce(step_us, steady_from, usual, compiling, recording)
+    profiled = range(0)
+    if isinstance(record.trace, m.TracePass):
+        starts = len(record.compile.call_us)
+        profiled = range(starts, starts + len(record.trace.step_us) + 2)
+    return PaidOnce(step_us, steady_from, usual, profiled, compiling, recording)
 
 
 def is_recording(line: m.LogLine) -> bool:

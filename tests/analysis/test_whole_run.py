@@ -222,6 +222,20 @@ def test_long_steps_among_short_ones_are_said_where_nothing_was_timed_again() ->
     assert "lies in 2 of 37 of them, up to 80.0 ms" in said
 
 
+def test_a_step_in_which_the_profiler_starts_is_no_long_one_of_the_program() -> None:
+    recording = script(*written.compiled_once(), compiled_in={0: 2.0}, steps=40)
+    (run,) = recording.runs
+    assert isinstance(run.compile, CompilePass)
+    starts = len(run.compile.call_us)
+    times = (2e6, *(1000.0 for _ in range(starts - 1)), 2e5, *(1000.0 for _ in range(39 - starts)))
+    traced = TracePass(step_us=(1e3,) * 4, trace_file="trace.json.gz", cpp_kernel_profile=False)
+    run = msgspec.structs.replace(run, memory=written_syncs.memory(step_us=times), trace=traced)
+
+    (found,) = analyse(msgspec.structs.replace(recording, runs=(run,))).runs
+
+    assert found.long_steps is None
+
+
 def test_a_script_that_mostly_compiles_a_loop_is_told_so_first_with_its_line() -> None:
     profile = analyse(script(*written.an_unrolled_loop(60.0), compiled_in={0: 60.0}))
 
