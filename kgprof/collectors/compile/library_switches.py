@@ -32,6 +32,7 @@ from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
+from kgprof.wording import clause
 
 
 class Switch(m.Model):
@@ -470,13 +471,17 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]
     fix = ""
     if not in_library:
         fix = CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
-    sure = (hint for hint in cause.hints if not hint.startswith(_NOT_SURE))
-    switches = (switch for hint in sure for switch in switches_in(hint))
-    hinted = next((switch for switch in switches if _RAISES not in switch), "")
-    fix = fix or hinted
+    fix = fix or _hinted(cause)
     if any(switch in fix.partition(COMMENT)[0] for switch in useless):
         return ""
     return fix
+
+
+def _hinted(cause: m.TorchCause) -> str:
+    """Name the setting that torch hints at, as code; empty where it may be for another case."""
+    sure = (hint for hint in cause.hints if not hint.startswith(_NOT_SURE))
+    switches = (switch for hint in sure for switch in switches_in(hint))
+    return next((switch for switch in switches if _RAISES not in switch), "")
 
 
 def _without_hint(finding: m.Finding, *switches: str) -> m.Finding:
@@ -544,7 +549,7 @@ def _without_switch(
         return replace(finding, fix=moved)
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
-    no_fix = _BREAK
+    no_fix = f"{_BREAK}{clause('; torch hints at ', _hinted(way.cause))}"
     if wanted:
         no_fix = _INTENDED
     return replace(finding, level=m.Level.NOTE, no_fix=no_fix)

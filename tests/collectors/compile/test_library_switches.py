@@ -557,6 +557,16 @@ def test_a_setting_for_a_case_that_may_not_be_this_one_stays_torchs_hint() -> No
     assert found.refusal.cause.hints[0] == hint.removeprefix("Hint: ")
 
 
+def test_a_setting_that_torch_hints_at_is_named_where_a_library_breaks_the_graph() -> None:
+    hint = "Hint: Set torch._dynamo.config.allow_it = True to enable it."
+    reason = builtin("sorted").replace("Hint: Avoid calling builtin `sorted`.", hint)
+
+    inside = of_break((LIBRARY, 12, "forward"), reason=reason)
+
+    assert (inside.fix, inside.level) == ("", Level.NOTE)
+    assert inside.no_fix.endswith("; torch hints at torch._dynamo.config.allow_it = True")
+
+
 def test_what_a_library_does_with_a_size_is_not_known() -> None:
     hint = "Hint: Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
     reason = builtin("nonzero").replace("Hint: Avoid calling builtin `nonzero`.", hint)
