@@ -214,15 +214,16 @@ def time_table(runs: m.Runs) -> Table:
 
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
-    # any operator that no span gives to another phase: a metric's, those of moving averages
-    data, forward, *others = m.TrainingPhase
-    headings = ("run", data, f"{forward} and all else", *others)
+    headings = ("run", *(phase.value for phase in m.TrainingPhase))
     rows: list[Cells] = [
         [run.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]
     return plain(
-        "Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows
+        "Training step by phase (forward: and all other operators): ms per traced step on the CPU, "
+        "and on the GPU",
+        headings,
+        rows,
     )
 
 

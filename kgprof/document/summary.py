@@ -44,8 +44,6 @@ from kgprof.wording import clause, plural, short
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 UNKNOWN_MARK = "\N{DAGGER}"
-# torch/_higher_order_ops/cond.py compiles this one, whoever calls it
-COND_FRAMES = "_cond_op_wrapper"
 # those in which torch.compile asks for CUDA graphs
 GRAPH_MODES = ("reduce-overhead", "max-autotune")
 
@@ -235,7 +233,6 @@ def footnotes(profile: m.Profile) -> Texts:
     return (
         *_conditions(profile),
         *_unknown(profile),
-        *_compiled_in_eager(profile),
         *_graphs(profile),
         *_machine(profile),
     )
@@ -275,16 +272,6 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
             lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.slug))
     for unknown, slugs in collected(lines).items():
         yield f"{UNKNOWN_MARK} {', '.join(slugs)}: {unknown}."
-
-
-def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
-    for run in profile.runs:
-        compiled = getattr(run.compile, "compilations", ())
-        if run.key.mode == m.EAGER and compiled:
-            why = "the workload uses torch.compile itself"
-            if any(compilation.function == COND_FRAMES for compilation in compiled):
-                why = "torch.cond compiles its branches even in eager mode"
-            yield f"{run.slug}: {plural(len(compiled), 'compilation')} in eager mode: {why}."
 
 
 def _graphs(profile: m.Profile) -> Iterator[str]:

@@ -110,28 +110,6 @@ def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
     assert finished.cell(profiles.clean().runs[0]).details[-1] == "in 102 steps"
 
 
-@pytest.mark.parametrize(
-    ("function", "why"),
-    [
-        ("_cond_op_wrapper", "torch.cond compiles its branches even in eager mode"),
-        ("step", "the workload uses torch.compile itself"),
-    ],
-)
-def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> None:
-    run = profiles.clean().runs[2]
-    assert isinstance(run.compile, CompileSummary)
-    compilation = Compilation(
-        compile_id="0/0", function=function, location="x.py:1", duration_s=1.0
-    )
-    compiled = msgspec.structs.replace(run.compile, compilations=(compilation,))
-
-    notes = summary.footnotes(
-        with_runs(profiles.clean(), msgspec.structs.replace(run, compile=compiled))
-    )
-
-    assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
-
-
 def test_below_the_first_call_is_what_it_compiled_and_apart_what_a_later_one_did() -> None:
     compiled = profiles.clean().runs[0].compile
     assert isinstance(compiled, CompileSummary)

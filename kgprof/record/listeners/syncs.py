@@ -842,15 +842,15 @@ Captured = tuple[str, Frames, str]
 @dataclass
 class _Graph:
     """A compiled graph, and what in it comes to a read, in the order in which it runs; ``made``
-    are the positions of arguments that are no tensors of the program's, ``computed`` those of
-    results that are made of these alone, and where these lie."""
+    are the positions of arguments that are no tensors of the program's, ``computed``
+    where each result lies that is made of these alone or by a factory without a device."""
 
     compile_id: str
     operators: tuple[Captured, ...] = ()
     made: tuple[int, ...] = ()
     returns: tuple[Frames, ...] = ()  # the lines of what made each of its results
     moves: bool = True  # a device is named in it
-    computed: tuple[tuple[int, str], ...] = ()
+    computed: tuple[str, ...] = ()
     numbers: frozenset[int] = frozenset()  # the ids of ``made`` in the run that goes on
     at: Counter[str] = field(default_factory=Counter)  # by source
 
@@ -937,8 +937,7 @@ class _RunningGraphs(InstalledGraphs):
             operator_of(node) in ("to", "cuda") or "device" in node.kwargs
             for node in output.graph.nodes
         )
-        places = ((at, _made_on_the_host(node, numbers)) for at, node in enumerate(returns))
-        computed = tuple((at, place) for at, place in places if place)
+        computed = tuple(_made_on_the_host(node, numbers) for node in returns)
         lines = tuple(map(frames_of, returns))
         made = tuple(numbers.values())
         return _Graph(compile_id_of(output), operators, made, lines, moves, computed)
@@ -960,7 +959,7 @@ class _RunningGraphs(InstalledGraphs):
                 stack.pop()
             if known.computes_on_the_host(args):
                 TENSORS.derived(args, found)
-            TENSORS.lie((found[at], place) for at, place in known.computed)
+            TENSORS.lie(zip(found, known.computed, strict=False))
             here.returned = dict(zip(map(id, found), known.returns, strict=False))
             return found
 

@@ -291,9 +291,10 @@ class TensorPlaces:
 
     @aside
     def lie(self, results: Iterable[tuple[Any, str]]) -> None:
-        """A compiled graph made each of Python's numbers, or by a factory without a device."""
+        """Of those with a place a compiled graph made each of Python's numbers, or by a factory
+        without a device."""
         for result, place in results:
-            if type(result) is torch.Tensor and not self.idle():
+            if place and type(result) is torch.Tensor and not self.idle():
                 self._remember(result, place)
 
     @aside
