@@ -45,7 +45,7 @@ from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
 from kgprof.measures.paid_once import paid_once
-from kgprof.measures.times import rounds, step_series
+from kgprof.measures.times import PER_STEP, rounds, step_series, within_process
 from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
@@ -234,7 +234,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         unlike = ""
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
-        passes = f"{phases.backward_passes} backward passes per optimizer step"
+        passes = f"at least {phases.backward_passes} backward passes per traced step"
         notes.append(
             f"gradient accumulation: {passes}; a step, and so its time, includes all of them"
         )
@@ -348,10 +348,12 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             us for step, us in steps if not script.traced and step not in compiled.compiled_in
         ]
         traced = times.spread(without, "us", m.PassName.TRACE)
-        known = [
-            each for each in (steady, traced, _of_all_steps(run)) if isinstance(each, m.Spread)
-        ]
+        every = _of_all_steps(run)
+        known = [each for each in (steady, traced, every) if isinstance(each, m.Spread)]
         steady = min(known, key=lambda each: each.median, default=steady)
+        # The first ones may be of another kind: a program may accumulate more gradients later.
+        if isinstance(every, m.Spread) and not within_process(every, PER_STEP).is_steady:
+            steady = every
     if compiled.call_us and isinstance(steady, m.Skipped):
         steady = m.Skipped("no step came after warm-up")
         if compiled.compilations:
@@ -386,9 +388,9 @@ def _stages(origins: m.KernelOrigins | m.Skipped) -> m.TritonStages | m.Skipped:
 
 @m.skippable
 def _of_all_steps(run: RunEvidence) -> m.Time:
-    """All steps of a script in which torch did not compile, the traced ones among them."""
-    usual = tuple(m.known(run.once(paid_once)).usual.values())
-    return times.spread(usual, "us", m.PassName.MEMORY)
+    """All steps of a script in which torch did not compile, but for those that torch.profiler made
+    longer."""
+    return times.spread(m.known(run.once(paid_once)).unprofiled, "us", m.PassName.MEMORY)
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:

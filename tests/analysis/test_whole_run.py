@@ -209,6 +209,20 @@ def test_the_time_of_a_step_is_that_of_all_steps_and_not_of_the_first_few() -> N
     assert report.compile.steady.median == 400.0
 
 
+def test_steps_that_become_longer_have_no_time_of_the_first_ones() -> None:
+    # given: the five steps that COMPILE timed took 1 ms; later the program accumulates gradients
+    recording = script(*written.compiled_once(), compiled_in={0: 2.0}, steps=40)
+    (run,) = recording.runs
+    times = (2e6, *(1000.0 for _ in range(9)), *(4000.0 for _ in range(30)))
+    traced = TracePass(step_us=(1200.0,) * 4, trace_file="trace.json.gz", cpp_kernel_profile=False)
+    run = msgspec.structs.replace(run, memory=written_syncs.memory(step_us=times), trace=traced)
+
+    found = analyse(msgspec.structs.replace(recording, runs=(run,)))
+
+    said = " ".join(found.verdict.reasons)
+    assert "step time not decided, about 1.00 to 4.00 ms/step (with kgprof's listeners on)" in said
+
+
 def test_long_steps_among_short_ones_are_said_where_nothing_was_timed_again() -> None:
     recording = script(*written.compiled_once(), compiled_in={0: 2.0}, steps=40)
     (run,) = recording.runs

@@ -143,19 +143,26 @@ def sampled(*reads: SyncRecord, in_step_us: float = 500.0, kernel_us: float = 10
 def slow_operator(
     *names: str,
     operator_us: float = 800.0,
+    second_us: float = 0.0,
     launches: int = 1,
     step_us: float | None = 900.0,
     lines: tuple[int, ...] = (),
     beside: bool = False,
 ) -> Recording:
     """In each step of 1,000 us these operators, one after the other, with so many launches at the
-    end of each. ``lines``: of the last one; ``beside``: a launch after them, in none of them."""
+    end of each. ``second_us``: how much longer the second step and its operators are; ``lines``: of
+    the last one; ``beside``: a launch after them, in none of them."""
     names = names or ("aten::attend",)
     events: list[dict[str, Any]] = []
     for step in range(STEPS):
-        start = step * TRACED_US
-        events.append(_event("user_annotation", f"ProfilerStep#{step}", start, TRACED_US))
-        each_us = operator_us / len(names)
+        start, longer_us = step * TRACED_US, 0.0
+        if step == 1:
+            longer_us = second_us
+        if step > 1:
+            start += second_us
+        marked = _event("user_annotation", f"ProfilerStep#{step}", start, TRACED_US + longer_us)
+        events.append(marked)
+        each_us = (operator_us + longer_us) / len(names)
         for place, name in enumerate(names):
             at = start + 100 + place * each_us
             events.append(_event("cpu_op", name, at, each_us))

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator, Set
 
+import numpy as np
+
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding, on_gpu
 from kgprof.measures import kernels
-from kgprof.measures.traced_steps import Extent, traced_steps
+from kgprof.measures.traced_steps import Extent, TracedSteps, traced_steps
 from kgprof.reading.evidence import RunEvidence
+from kgprof.reading.launches import Mask
 from kgprof.wording import figure
 
 WORTH_SHARE = 0.2  # of the step
+MOSTLY = 0.5  # of its time, in as many steps as there are
 SLOW_US = 200.0  # for each launch, of the CPU's time while the GPU waits
 
 SLOW_OPERATOR = m.Rule(
@@ -25,7 +29,8 @@ SLOW_OPERATOR = m.Rule(
         "the CPU. An operator is named, its forward and backward "
         f"together, if most of the CPU's time while the GPU waits and {100 * WORTH_SHARE:.0f} % "
         f"of the traced step pass in it, at least {SLOW_US:.0f} µs for each kernel or copy that it "
-        "launches, and if the GPU is idle for that much of a step without the profiler, too."
+        "launches, in most of the traced steps alike, and if the GPU is idle for that much of a "
+        "step without the profiler, too."
     ),
     example="Attention over one more token in each step, by cuDNN.",
     remedy=(
@@ -72,7 +77,10 @@ def collect(run: RunEvidence) -> Iterator[SlowOperator]:
     if not names:
         return
     columns = traced.columns
-    under = traced.launched_under(columns.called(*names))
+    spans = columns.called(*names)
+    if _is_of_few_steps(traced, spans):
+        return
+    under = traced.launched_under(spans)
     launched = traced.work.events[under]
     kernels_of_it = {columns.names[name] for name in columns.name[launched].tolist()}
     waits_us = sum(span.total_us for span in found.idle.host_spans if span.name in names)
@@ -89,6 +97,16 @@ def collect(run: RunEvidence) -> Iterator[SlowOperator]:
         idle_us=traced.without_work_us,
         extent=traced.extent,
     )
+
+
+def _is_of_few_steps(traced: TracedSteps, spans: Mask) -> bool:
+    """Tell whether most of their time lies in few of the steps: an operator's first use, or a
+    validation, which another step does not have."""
+    columns = traced.columns
+    step = np.searchsorted(traced.steps[:, 0], columns.start_ns[spans], side="right")
+    lasted_ns = np.bincount(step, columns.duration_ns[spans], minlength=len(traced.steps) + 1)
+    usual_ns = np.median(lasted_ns[1:]) * len(traced.steps)
+    return bool(usual_ns < MOSTLY * lasted_ns.sum())
 
 
 def _location(

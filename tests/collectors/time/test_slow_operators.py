@@ -78,6 +78,7 @@ def test_forward_and_backward_are_one_operator() -> None:
         pytest.param(slow_operator(launches=8), id="it launches"),
         pytest.param(slow_operator(operator_us=180.0), id="a small part of the step"),
         pytest.param(slow_operator(step_us=0.12), id="busy without the profiler"),
+        pytest.param(slow_operator(operator_us=10.0, second_us=9_000.0), id="in one step"),
     ],
 )
 def test_an_operator_that_launches_is_none(recorded: Recording) -> None:
