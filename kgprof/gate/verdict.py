@@ -192,7 +192,7 @@ def _why_nothing(run: m.RunReport, workload: str) -> str:
     if run.key.mode != m.AS_IS:
         return why
     if run.script is None:
-        return f"{why}; --mode default compiles the step"
+        return f"{why}; --mode default tries to compile the step"
     hidden = run.script.why_nothing_compiled(workload)
     return f"{why}; {hidden or 'a script is gated on what it compiles itself'}"
 

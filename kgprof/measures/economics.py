@@ -18,19 +18,21 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.judge import Answer
+from kgprof.judge import APART, Answer
 from kgprof.measures.times import (
     PER_STEP,
     RunTimes,
     Unit,
+    cpu_time,
     held,
     of_both,
     over_rounds,
     per_unit,
+    step_time,
     why_not,
 )
 from kgprof.reading.evidence import RunEvidence
-from kgprof.wording import plural, short
+from kgprof.wording import figure, plural, short
 
 UNTIMED = m.Skipped("no times were requested")
 RESULTS_DIFFER = "results differ"
@@ -162,6 +164,22 @@ def _not_compared(
     timings = [run.timing, eager.timing, *(each.timing for each in rounds)]
     if any(isinstance(timing, m.TimingPass) and timing.compiled for timing in timings):
         yield COMPILED_WHILE_TIMED
+    yield _crowded(run.timing, eager.timing)
+
+
+@m.otherwise("")
+def _crowded(compiled: m.TimingPass | m.Skipped, eager: m.TimingPass | m.Skipped) -> str:
+    """Say that other processes were in the way of one side more than of the other: the ratio of the
+    CPU times is another one."""
+    ratios = []
+    for time_of in (step_time, cpu_time):
+        ratios.append(m.known(time_of(eager)).median / m.known(time_of(compiled)).median)
+    loads = [each.load for each in (m.known(compiled), m.known(eager))]
+    busy = [load for load in loads if isinstance(load, m.Load) and load.is_high]
+    if not busy or max(ratios) < APART * min(ratios):
+        return ""
+    wall, cpu = (figure(ratio, 2) for ratio in ratios)
+    return f"{busy[0].words}, and eager took {wall} times as long, in CPU time {cpu} times"
 
 
 @m.otherwise(False)

@@ -294,7 +294,8 @@ def test_what_compiles_nothing_by_itself_is_told_how_to() -> None:
     )
 
     assert (
-        in_step == "no verdict: step.as-is: nothing was compiled; --mode default compiles the step"
+        in_step
+        == "no verdict: step.as-is: nothing was compiled; --mode default tries to compile the step"
     )
     assert in_script == (
         "no verdict: step.as-is: nothing was compiled; a script is gated on what it compiles itself"

@@ -25,6 +25,7 @@ from kgprof.model import (
     CompilePass,
     Economics,
     Exit,
+    Load,
     PassName,
     Recording,
     RoundRecord,
@@ -397,3 +398,27 @@ def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
 
     assert isinstance(found.cold, BreakEven)
     assert found.cold.units == Skipped(reason="its evaluation counts no step")
+
+
+@pytest.mark.parametrize(
+    ("cpu_us", "others_s", "verdict"),
+    [
+        (600.0, 1.8, "not observed"),  # eager took 1.2 times the CPU time, and twice as long
+        (950.0, 1.8, "pays"),
+        (600.0, 0.1, "pays"),  # nobody was in the way: it waits for something
+    ],
+)
+def test_where_others_were_in_the_way_of_one_side_nothing_is_compared(
+    cpu_us: float, others_s: float, verdict: str
+) -> None:
+    def crowded(record: RunRecord, us: float) -> RunRecord:
+        assert isinstance(record.timing, TimingPass)
+        load = Load(seconds=1.0, cores=2, others_s=others_s)
+        timing = msgspec.structs.replace(record.timing, cpu_us=(us, us), load=load)
+        return msgspec.structs.replace(record, timing=timing)
+
+    found = of(crowded(eager(1000.0, 1000.0), cpu_us), crowded(compiled(500.0, 500.0), 500.0))
+
+    assert found.verdict == verdict
+    said = "other processes used 1.8 of 2 cores, and eager took 2.0 times as long, in CPU time 1.2"
+    assert (said in found.text) is (verdict == "not observed")

@@ -21,6 +21,7 @@ from kgprof.reading.structured_trace import RunTrace, compile_id, frame_id
 
 ARTIFACT = "recompile_reasons"
 _UNREAD = re.compile(r": '\w+' object has no attribute '\w+'")
+_NOT_SAID = ": a guard that torch could not work out again"
 _ON_STACK = re.compile(rf"{m.ON_STACK}(\d+)")
 
 # Of each compile id: the guards that failed, of the newest entry first.
@@ -68,9 +69,11 @@ def _is_held(guard: Guard, held: int) -> bool:
 
 
 def _readable(payload: str) -> Sequence[str]:
-    """torch's reasons without those that it failed to work out again, where there are others."""
-    every = reasons(payload)
-    return [reason for reason in every if not _UNREAD.search(reason)] or every
+    """torch's reasons, the newest entry's first; of the others none that it failed to work out
+    again."""
+    newest, *others = reasons(payload) or ("",)
+    read = (reason for reason in others if not _UNREAD.search(reason))
+    return [_UNREAD.sub(_NOT_SAID, newest), *read]
 
 
 def reasons(payload: str) -> tuple[str, ...]:

@@ -77,11 +77,6 @@ _PASSES = (
     "memory that is pinned"
 )
 _OF_A_LIBRARY = "a library's line does this"
-_OUTSIDE = (
-    "outside of what is compiled: call it afterwards, with what uses its result, and return what "
-    "these take; or before, if it takes nothing that is made in there, and pass its result in "
-    "(torch compiles again for each new text, and for some numbers)"
-)
 _AROUND = (
     "outside of what is compiled: enter the context around the call of it, if all of that may run "
     "in it"
@@ -540,13 +535,11 @@ def _without_switch(
         return replace(finding, level=m.Level.NOTE, no_fix=no_fix)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
-    where = _OUTSIDE
-    if any(_last(line.function) in _ENTERS for line in (library, *way.chain)):
-        where = _AROUND
-    moved = f"{own}  # {where}"
     may_move = inside and own and not only and not wanted
-    if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, moved):
-        return replace(finding, fix=moved)
+    if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, own):
+        if any(_last(line.function) in _ENTERS for line in (library, *way.chain)):
+            return replace(finding, fix=f"{own}  # {_AROUND}")
+        return finding
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     no_fix = f"{_BREAK}{clause('; torch hints at ', _hinted(way.cause))}"

@@ -53,8 +53,8 @@ SKIPPED_FRAME = m.Rule(
         "whole function runs eagerly."
     ),
     remedy=(
-        "Fix the line that caused it, or move it, the loop or the with "
-        "block out of the compiled function."
+        "Fix the line that caused it, or move it, the loop or the with block outside of what is "
+        "compiled, with all that needs its result, gradients too."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -70,8 +70,8 @@ _UNDER_A_MODE = (
 # torch goes back to the last line at which it can end a graph
 _IN_A_BLOCK = ", or from the start of a try or with block around it"
 _AT_NO_LINE = (
-    "torch names no line of a graph that a backend refuses: look for what the error names from "
-    "here on, and move that out of the compiled function"
+    "a backend refuses a graph as a whole: look for what the error names, in this function and in "
+    "what it calls, and move it outside of what is compiled"
 )
 NAMED = 3  # functions of a list
 _RAISES = "GB0088"  # the program raised while it was traced
@@ -218,6 +218,7 @@ def _eager_too(
         if (frame := compiled_frame(record)) is not None
         and not is_resumed(frame.function)
         and fell_back(trace, record) == "frame"
+        and trace.source.project.holds(frame.file)
     )
     return tuple(dict.fromkeys(place.function for place in places if place != told))
 

@@ -86,6 +86,9 @@ class RunTensors(m.Model, kw_only=False):
                 return self.source.at(frame.file, frame.line, frame.function)
         return None
 
+    def _function_at(self, frame: m.Frame) -> str:
+        return self.source.at(frame.file, frame.line, user_function(frame.function)).function
+
     def passing(self, graph: m.WatchedGraph, name: str, held: m.Held) -> tuple[m.Location, ...]:
         """The line that passes a tensor to a graph, first: the call of the compiled function; then
         what binds the name of one that is captured. Where kgprof itself makes the call, these come
@@ -93,9 +96,9 @@ class RunTensors(m.Model, kw_only=False):
         frames = held.frames
         # the function itself stands above what goes on after its own break
         if is_resumed(graph.function):
-            function = user_function(graph.function)
+            own = self.source.definition(graph.file, graph.first_line, graph.function)
             frames = tuple(
-                f for f in frames if f.file != graph.file or user_function(f.function) != function
+                f for f in frames if f.file != graph.file or self._function_at(f) != own.function
             )
         caller = self.innermost(frames)
         found = [caller]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kgprof import model as m
-from kgprof.record.ground.source import Source, aside, replace
+from kgprof.record.ground.source import Source, aside, not_compiled, replace
 
 KEPT = 20
 ENTRIES = 10_000  # of one dict that are looked at
@@ -34,19 +34,24 @@ class Checkpoints(Source):
     def listen(self, undo: ExitStack) -> None:
         save = torch.save
         load = torch.nn.Module.load_state_dict
+        # Where a frame fell back, Dynamo compiles what it calls.
+        look_at = torch._dynamo.disable(self._look_at)  # type: ignore[no-untyped-call]
 
         @functools.wraps(save)
         def saved(obj: object, *args: Any, **kwargs: Any) -> None:
-            self._look_at(obj, DEPTH, None, sys._getframe(1))
+            if not torch.compiler.is_compiling():
+                look_at(obj, DEPTH, None, sys._getframe(1))
             save(obj, *args, **kwargs)
 
         @functools.wraps(load)
         def loaded(
             module: torch.nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any
         ) -> Any:
-            self._look_at(state_dict, 1, module, sys._getframe(1))
+            if not torch.compiler.is_compiling():
+                look_at(state_dict, 1, module, sys._getframe(1))
             return load(module, state_dict, *args, **kwargs)
 
+        not_compiled(saved, loaded)
         replace(torch, "save", saved, undo)
         replace(torch.nn.Module, "load_state_dict", loaded, undo)
 

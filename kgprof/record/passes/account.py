@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from kgprof import model as m
-from kgprof.record.ground.source import Source, replace
+from kgprof.record.ground.source import Source, not_compiled, replace
 from kgprof.record.passes.steps import Kind, Steps
 
 Span = tuple[int, int]  # nanoseconds on the clock of ``Steps``
@@ -74,6 +74,7 @@ class Account(Source):
                 self._in_train.inside = False
                 self._changed(module, before)
 
+        not_compiled(train)
         replace(torch.nn.Module, "train", train, undo)
 
     def _changed(self, module: torch.nn.Module, before: bool) -> None:

@@ -3,6 +3,7 @@ are loaded into."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,42 @@ def test_keys_that_do_not_fit_the_module_are_those_that_torch_refuses(
 
     (only,) = source.found
     assert (only.compiled_keys, only.into_compiled) == (has_keys, into_has)
+
+
+def test_where_a_frame_fell_back_dynamo_compiles_nothing_of_the_listener() -> None:
+    model, seen = plain(), []
+
+    @torch.compile(backend="eager")
+    def restored(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            model.load_state_dict(model.state_dict())
+        return x + 1
+
+    for source in (Checkpoints(), contextlib.nullcontext()):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        with source:
+            restored(torch.ones(2))
+        counters = torch._dynamo.utils.counters
+        seen.append((dict(counters["frames"]), dict(counters["graph_break"])))
+
+    assert seen[0] == seen[1]
+    assert seen[0][0]["total"] > 0
+
+
+def test_what_dynamo_traces_is_not_broken_by_the_listener() -> None:
+    model, seen = plain(), []
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def restores(x: torch.Tensor) -> Any:
+        model.load_state_dict(kept)
+        return model(x)
+
+    for source in (Checkpoints(), contextlib.nullcontext()):
+        torch._dynamo.reset()
+        with source:
+            reasons = torch._dynamo.explain(restores)(torch.ones(2, 2)).break_reasons
+        seen.append([each.reason for each in reasons])
+
+    assert seen[0] == seen[1]

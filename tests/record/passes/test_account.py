@@ -260,6 +260,30 @@ def test_what_dynamo_traces_is_not_broken_by_the_account() -> None:
     assert seen == [torch._dynamo.explain(evaluates)(torch.ones(2)).graph_break_count]
 
 
+def test_where_a_frame_fell_back_dynamo_compiles_nothing_of_the_account() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+
+    @torch.compile(backend="eager")
+    def trained(x: torch.Tensor) -> torch.Tensor:
+        for module in (net, net[0], net[1]):
+            torch._dynamo.graph_break()
+            module.train()
+        return x + 1
+
+    def program() -> None:
+        torch._dynamo.utils.counters.clear()
+        trained(torch.ones(2))
+        seen.append(dict(torch._dynamo.utils.counters["frames"]))
+
+    seen: list[dict[str, int]] = []
+    accounted(program)
+    torch._dynamo.reset()
+    program()
+
+    assert seen[0] == seen[1]
+    assert seen[0]["total"] > 0
+
+
 SPANS = st.lists(
     st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda pair: (pair[0], sum(pair))),
     max_size=8,
