@@ -62,6 +62,8 @@ class Account(Source):
 
     def _watch_modes(self, undo: ExitStack) -> None:
         original = torch.nn.Module.train
+        # Where a frame fell back, Dynamo compiles what it calls.
+        changed = torch._dynamo.disable(self._changed)  # type: ignore[no-untyped-call]
 
         def train(module: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
             if torch.compiler.is_compiling() or getattr(self._in_train, "inside", False):
@@ -72,7 +74,7 @@ class Account(Source):
                 return original(module, mode)
             finally:
                 self._in_train.inside = False
-                self._changed(module, before)
+                changed(module, before)
 
         not_compiled(train)
         replace(torch.nn.Module, "train", train, undo)
