@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from kgprof.collectors.graphs import cuda_graphs
-from kgprof.collectors.graphs.cuda_graphs import CudaGraphs, Partitioning, Recorded, Skip
+from kgprof.collectors.graphs.cuda_graph_log import Partitioning, Recorded, Skip
+from kgprof.collectors.graphs.cuda_graphs import CudaGraphs
 from kgprof.model import (
     CompilePass,
     Exit,
@@ -242,7 +243,6 @@ def test_a_skip_points_at_the_projects_line_in_torchs_stack() -> None:
         location=written.place(*LOOP),
         reason="skipping cudagraphs due to mutated inputs (1 instances)",
         text=line.text,
-        call=1,
     )
 
 
