@@ -43,7 +43,9 @@ SECOND_LOOK = 2.0**-18  # the largest difference of its encodings over their len
 MIXER = 0x2545F4914F6CDD1D
 # Rows of a program that encodes, columns at a time in float32, and warps of both. Measured on an
 # H100.
-ROWS, PART, WARPS = 64, 32, 8
+ROWS = 64
+PART = 32
+WARPS = 8
 DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
 CONTENDED = 16  # states per program
@@ -96,9 +98,8 @@ class Launches:
                 if compiled is not None:
                     compiled[programs, 1, 1]  # is loaded
             except (RuntimeError, kernels.TritonError) as error:
-                raise UncompiledError(
-                    f"Triton does not compile `{kernel.__name__}`: {error}"
-                ) from error
+                why = f"Triton does not compile `{kernel.__name__}`: {error}"
+                raise UncompiledError(why) from error
             constants = tuple(sizes[name] for name in kernel.arg_names[len(arguments) :])
             self._compiled[key] = (compiled, constants)
         compiled, constants = self._compiled[key]
@@ -132,7 +133,8 @@ class Looks:
         # Of a logit, over the lengths of both encodings: the first look's of a child by the
         # second's of its parent, and both the second's.
         far = SECOND_LOOK / (1 - SECOND_LOOK)
-        self.scale, self.reach = policy.scale, (differs + far) / (1 - differs) * policy.scale
+        self.scale = policy.scale
+        self.reach = (differs + far) / (1 - differs) * policy.scale
         self.second_reach = far * (1 + 1 / (1 - SECOND_LOOK)) * policy.scale
         layers, self.width, _ = full.shape
         self.sizes: dict[str, Any] = {
@@ -149,37 +151,33 @@ class Looks:
     def first(self, children: Tensor, count: Tensor, parents: Tensor, *others: Tensor) -> None:
         """Fill the logits of all children and what the first look may be off by; ``others`` are
         where ``encoded`` has each parent, encoded, logits and reaches."""
-        bounds = (self.scale, self.reach)
-        self._rows(kernels.first_look, len(parents), children, count, parents, *others, *bounds)
+        given = (children, count, parents, *others, self.scale, self.reach)
+        self._rows(kernels.first_look, len(parents), given)
 
     def second(
         self, children: Tensor, kept: Tensor, count: Tensor, room: int, apart: Tensor
     ) -> Tensor:
         """Encode the first ``room`` that were kept, and raise ``apart`` to the largest difference
         of a first look."""
-        encoded = self._encodings(room)
-        self._rows(kernels.second_look, room, children, kept, count, encoded, apart, self.low)
+        encoded = allocate((room, self.width), torch.float32, self.device)
+        given = (children, kept, count, encoded, apart, self.low)
+        self._rows(kernels.second_look, room, given)
         return encoded
 
-    def _rows(self, kernel: Any, room: int, *arguments: Any) -> None:
-        self.launch(
-            kernel, self.programs, *arguments, self.high, *self.policy, room, **self.sizes,
-            ROWS=ROWS, num_warps=WARPS, num_stages=1,
-        )  # fmt: skip
+    def _rows(self, kernel: Any, room: int, given: tuple[Any, ...]) -> None:
+        arguments = (*given, self.high, *self.policy, room)
+        sizes = {**self.sizes, "ROWS": ROWS, "num_warps": WARPS, "num_stages": 1}
+        self.launch(kernel, self.programs, *arguments, **sizes)
 
     def exact(
         self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int
     ) -> Tensor:
         """Encode the first ``room`` rows in float32."""
-        encoded = self._encodings(room)
-        self.launch(
-            kernels.exact_look, 4 * self.programs, rows, count, children, keys, encoded, self.full,
-            *self.policy, room, **self.sizes, PART=PART, num_warps=WARPS,
-        )  # fmt: skip
+        encoded = allocate((room, self.width), torch.float32, self.device)
+        arguments = (rows, count, children, keys, encoded, self.full, *self.policy, room)
+        sizes = {**self.sizes, "PART": PART, "num_warps": WARPS}
+        self.launch(kernels.exact_look, 4 * self.programs, *arguments, **sizes)
         return encoded
-
-    def _encodings(self, room: int) -> Tensor:
-        return allocate((room, self.width), torch.float32, self.device)
 
 
 def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
@@ -191,13 +189,16 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
     own = (hashed ^ (hashed >> 32)) & last
     place = own.clone()
     left = torch.arange(len(keys), device=keys.device)
-    taken = torch.full((last + 1 + len(keys),), -1, device=keys.device)
+    taken = left.new_full((last + 1 + len(keys),), -1)
     while len(left):
         free = left[taken[place[left]] < 0]
         taken[place[free]] = free
         left = left[taken[place[left]] != left]
         place[left] += 1
-    return place, last, int((place - own).max()) + 1 if len(keys) else 1
+    furthest = 0
+    if len(keys):
+        furthest = int((place - own).max())
+    return place, last, furthest + 1
 
 
 def by_slot(slots: Tensor, values: Tensor, size: int) -> Tensor:
@@ -210,8 +211,11 @@ def unfit(problem: Problem) -> str:
     engine = problem.engine
     width = problem.policy.sizes.hidden
     weight = problem.policy.term.weight
-    card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
-    if kernels is None or card < (8, 0):
+    if (
+        kernels is None
+        or not weight.is_cuda
+        or torch.cuda.get_device_capability(weight.device) < (8, 0)
+    ):
         return "they need Triton and a GPU of compute capability 8.0"
     if weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
         return "they are for float32 policies of 32, 64, 128 or 256 hidden units"
@@ -234,27 +238,26 @@ class LevelTable:
     ) -> None:
         engine = problem.engine
         caps = engine.caps
-        self.apart, self.second_apart = apart, second_apart
+        self.apart = apart
+        self.second_apart = second_apart
         self.device = problem.goals.device
         self.launch = Launches()
         self.looks = Looks(problem.policy, engine, differs, self.launch)
         places = caps.facts + caps.rules
         self.most = min(caps.children, places)
         self.first_mask = int(engine.field_mask[0, 0, 0])
-        self.words = {
-            "WORDS": len(engine.words),
-            "WORDS_UP": next_power_of_2(len(engine.words)),
-        }
+        words = len(engine.words)
+        self.words = {"WORDS": words, "WORDS_UP": next_power_of_2(words)}
         keys = engine.pattern_keys[:-1]
         slots, last, probes = hashed_slots(keys)
         probes = next_power_of_2(probes)
         columns = (keys, engine.pattern_start[:-1].int(), engine.pattern_length[:-1].int())
         patterns = (*(by_slot(slots, column, last + probes + 1) for column in columns), last)
-        arguments = engine.fact_arguments
-        head, terms = engine.rule_head, engine.rule_terms
+        facts = (engine.fact_arguments, engine.fact_arguments.shape[1])
+        head = engine.rule_head
+        terms = engine.rule_terms
         rules = (engine.rule_start, head, engine.rule_predicate, terms, head.shape[1])
-        tables = ((arguments, arguments.shape[1]), patterns, rules, engine.fields)
-        self.engine = (*tables, engine.constants, caps.children)
+        self.engine = (facts, patterns, rules, engine.fields, engine.constants, caps.children)
         variables = max(int(head.max()), int(terms.max())) - engine.constants
         self.derives: dict[str, Any] = {
             "ATOMS": caps.atoms,
@@ -269,17 +272,15 @@ class LevelTable:
             **self.words,
             "num_warps": DERIVE_WARPS,
         }
-        wide = {"dtype": torch.int64}
-        self.table = Table(
-            self.empty(0, len(engine.words) + 1, **wide),
-            self.empty(0),
-            self.empty(0),
-            self.empty(0, 5, **wide),
-        )
+        none = self.empty(0)
+        table_keys = self.empty(0, words + 1, dtype=torch.int64)
+        lost = self.empty(0, 5, dtype=torch.int64)
+        self.table = Table(table_keys, none, none, lost)
         self.rows = 0  # of the table
-        self.slots = self.empty(0)
+        self.slots = none
         # of the frontier: rows, and where ``encoded`` has each
-        self.ids, self.sources = self.empty(0), self.empty(0)
+        self.ids = none
+        self.sources = none
         self.spare = SPARE
         # children, those encoded again, states in float32
         self.looked_at: tuple[int, ...] = (0, 0, 0)
@@ -295,14 +296,16 @@ class LevelTable:
         self.looked_at = (0, 0, 0)
         self._grow(count)
         self.slots.fill_(-1)
-        self.table.keys[:count], self.table.ends[:count] = keys, ends
+        self.table.keys[:count] = keys
+        self.table.ends[:count] = ends
         row = torch.arange(count, dtype=torch.int32, device=self.device)
         first = self.empty(count)
-        counts = torch.zeros(5, dtype=torch.int32, device=self.device)
+        counts = row.new_zeros(5)
         self._settle(row, first, row, counts)
         at.copy_(first)
         left = int(counts[2])
-        self.ids, self.sources = self.ids[:left], row[:left]
+        self.ids = self.ids[:left]
+        self.sources = row[:left]
         states = keys[:, :-1].contiguous()
         unused = torch.zeros_like(self.apart)  # nobody takes a first look at these
         self.encoded = self.looks.second(states, self.ids, counts[2:], left, unused)
@@ -310,7 +313,8 @@ class LevelTable:
         sample = self.ids[: self.looks.programs]
         number = len(sample)
         keys = self.table.keys
-        exact = self.looks.exact(keys, keys, -1 - sample, torch.full_like(counts, number), number)
+        wanted = torch.full_like(counts, number)
+        exact = self.looks.exact(keys, keys, -1 - sample, wanted, number)
         if number:
             self.second_apart.copy_(apart(self.encoded[:number], exact))
         return left
@@ -322,27 +326,25 @@ class LevelTable:
         count = len(self.ids)
         # Children, those that were kept, new states; states that float32 decides, and what it
         # encodes for them.
-        counts = torch.zeros(5, dtype=torch.int32, device=self.device)
+        counts = self.empty(5).zero_()
         expected = int(ROOM * count)
         room = expected + self.spare
         if count:
             self._grow(count)
             chosen = self._expand(counts, room)
             self._settle(self.ids, self.table.next, chosen, counts)
-        live, overflowed = walk.live.view(torch.int8), walk.overflowed.view(torch.int8)
-        self._launch_rows(
-            kernels.follow,
-            len(walk.at),
-            tuple(walk._replace(live=live, overflowed=overflowed)),
-            tuple(self.table),
-            depth,
-        )
+        live = walk.live.view(torch.int8)
+        overflowed = walk.overflowed.view(torch.int8)
+        candidates = tuple(walk._replace(live=live, overflowed=overflowed))
+        self._launch_rows(kernels.follow, len(walk.at), candidates, tuple(self.table), depth)
         # The CPU waits for the GPU here, where it has given it the whole level.
         children, kept, left, _, again = counts.tolist()
         self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, again)))
-        self.ids, self.sources = self.ids[:left], self.sources[:left]
-        if max(kept, again) > room:
-            self.spare = max(2 * self.spare, max(kept, again) - expected)
+        self.ids = self.ids[:left]
+        self.sources = self.sources[:left]
+        needed = max(kept, again)
+        if needed > room:
+            self.spare = max(2 * self.spare, needed - expected)
             return -1
         return int(left)
 
@@ -353,41 +355,37 @@ class LevelTable:
         most = count * self.most
         looks = self.looks
         table = tuple(self.table)
-        starts, numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
+        starts = self.empty(count)
+        numbers = self.empty(count)
+        chosen = self.empty(count)
         parents = self.empty(most)
         children = self.empty(most, self.words["WORDS"], dtype=torch.int64)
-        self.launch(
-            kernels.derive, count, self.ids, table, counts, starts, numbers, parents, children,
-            *self.engine, **self.derives,
-        )  # fmt: skip
+        lists = (counts, starts, numbers, parents, children)
+        self.launch(kernels.derive, count, self.ids, table, *lists, *self.engine, **self.derives)
         logits = self.empty(most, dtype=torch.float32)
         reaches = torch.empty_like(logits)
         looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
         kept = self.empty(most)
-        lists = (self.empty(count), self.empty(count), kept)
+        contenders = (self.empty(count), self.empty(count), kept)
         grain = ROUNDING[torch.float32]
         self.launch(
             kernels.contend, cdiv(count, CONTENDED), counts[1:], starts, numbers, logits, reaches,
-            lists, count, 2 * grain, STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
+            contenders, count, 2 * grain, STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
         )  # fmt: skip
         encoded = looks.second(children, kept, counts[1:], room, self.apart)
         frontier = (self.ids, self.sources, self.encoded)
-        opened, open_starts = self.empty(count), self.empty(count)
-        states = (frontier, lists, children, encoded, table, chosen, counts, opened, open_starts)
+        opened = (self.empty(count), self.empty(count))
+        states = (frontier, contenders, children, encoded, table, chosen, counts, *opened)
         # Rows that nothing is written to, where there is too little room, are the table's first
         # row.
         rows = self.empty(room).fill_(-1)
         begins = (self.rows, self.first_mask, looks.scale)
         sizes: dict[str, Any] = {**self.words, "WIDTH": looks.width, "num_warps": 1}
-        self.launch(
-            kernels.choose, count, *states, rows, *begins, looks.second_reach, 2 * grain, room,
-            **sizes,
-        )  # fmt: skip
+        bounds = (looks.second_reach, 2 * grain, room)
+        self.launch(kernels.choose, count, *states, rows, *begins, *bounds, **sizes)
         exact = looks.exact(children, self.table.keys, rows, counts[4:], room)
-        self.launch(
-            kernels.decide, looks.programs, *states, exact, self.second_apart, *begins, grain, room,
-            **sizes,
-        )  # fmt: skip
+        given = (*states, exact, self.second_apart, *begins, grain, room)
+        self.launch(kernels.decide, looks.programs, *given, **sizes)
         self.encoded = encoded
         return chosen
 
@@ -396,11 +394,11 @@ class LevelTable:
         and those that are there for the first time are the next frontier."""
         count = len(of)
         places = self._entered(self.rows, count)
-        self.ids, self.sources = self.empty(count), self.empty(count)
+        self.ids = self.empty(count)
+        self.sources = self.empty(count)
+        states = (self.slots, places, of, to, self.table.ends, chosen)
         new = (self.ids, self.sources, counts[2:], self.rows)
-        self._launch_rows(
-            kernels.settle, count, self.slots, places, of, to, self.table.ends, chosen, *new
-        )
+        self._launch_rows(kernels.settle, count, *states, *new)
         self.rows += count
 
     def _entered(self, begins: int, count: int) -> Tensor:
@@ -421,7 +419,7 @@ class LevelTable:
             return
         room = next_power_of_2(max(2 * rows, FIRST_ROWS))
         self.table = Table(*(self._longer(column, room) for column in self.table))
-        self.slots = torch.full((2 * room + BLOCK,), -1, dtype=torch.int32, device=self.device)
+        self.slots = self.empty(2 * room + BLOCK).fill_(-1)
         if self.rows:
             self._entered(0, self.rows)
 
