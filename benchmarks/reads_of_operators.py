@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from kgprof.record.listeners.syncs import READING
+from kgprof.record.listeners.sync_hooks import READING
 
 SAMPLES = 10  # of each operator
 BELOW = torch._C.DispatchKey.BackendSelect

@@ -1,18 +1,20 @@
 """KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as
 the reason.
 
-    torch's log ──cuda_graph_log──► skips, partitions, recorded ─┐
-    TRACE ──launches by compiled region──► replayed              ├─► CudaGraphs ─► findings
-    MEMORY ──graph_sizes──► sizes                               ─┘   one per run
+    torch's log ──► skips, partitions, recorded ─┐
+    TRACE, by compiled region ──► replayed      ├─► CudaGraphs ──diagnose──► findings
+    MEMORY ──► sizes                            ─┘   one per run
 
 Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves
 nothing, and a "cudagraphable" partition may never be used. Launches are counted for the whole step
 and within each compiled region, so that a graph that torch left out in silence is seen among others
-that run.
+that run. Messages are told apart by the function of torch's that logged them (the same in 2.11 and
+2.13), their text is kept as it stands.
 
 On a CPU run none of this can be observed.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Unpack
@@ -22,23 +24,16 @@ import numpy as np
 from msgspec.structs import replace as replaced
 
 from kgprof import model as m
+from kgprof.collectors.compile.compilations_by_function import place_of
 from kgprof.collectors.event import Details, Event, finding, of_each
-from kgprof.collectors.fingerprint import grouped
-from kgprof.collectors.graphs.cuda_graph_log import (
-    Partitioning,
-    Recorded,
-    Skip,
-    definition,
-    partitions,
-    recordings,
-    skips,
-)
-from kgprof.collectors.graphs.graph_sizes import GraphSizes, graph_sizes
-from kgprof.collectors.tensors.tensor_facts import said
+from kgprof.collectors.fingerprint import grouped, line_of
+from kgprof.collectors.graphs.graph_sizes import GraphSizes, graph_sizes, inputs
+from kgprof.collectors.tensors.aliases import quoted_line
+from kgprof.collectors.tensors.tensor_facts import last_name, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
-from kgprof.reading.structured_trace import RunTrace
+from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
 from kgprof.wording import figure, plural
 
@@ -164,6 +159,54 @@ NUMBERS = (
 MEASURED = (m.PassName.MEMORY, m.PassName.COMPILE)
 NOT_ON_CPU = m.Skipped("not observable on CPU")
 
+# Functions of torch._inductor that log, and what their messages are about.
+_SKIP = "log_cudagraph_skip_and_bump_counter"
+_PARTITIONS = "_log_graph_partitions"
+_NODE = "_log_non_cudagraphable_node"
+_RECORD = "record_function"
+# in the reason for an operator that cannot stand in a CUDA graph
+_ON_CPU = re.compile(r"(?i)cpu|DeviceCopy")
+_COUNTS = re.compile(
+    r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable"
+)
+_NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
+_COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
+_FUNCTION = re.compile(r"function=(?P<function>[^,=]+),")
+_AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
+
+
+class Skip(m.Model, kw_only=False):
+    compile_id: str  # empty for a skip that torch decides on when the graph runs
+    location: m.Location | None  # the project's line that torch names, else the def
+    reason: str  # torch's first line
+    text: str
+
+
+class Partitioning(m.Model, kw_only=False):
+    """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
+
+    compile_id: str
+    graphed: int
+    not_graphed: int
+    reasons: tuple[str, ...]  # torch's words for each operator that cannot stand in one
+    location: m.Location | None
+    # tensors on the CPU that the graph takes, as the program names them
+    cpu_inputs: tuple[str, ...] = ()
+    related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
+
+
+class Recorded(m.Model, kw_only=False):
+    """One recording of one CUDA graph."""
+
+    compile_id: str
+    call: int
+    again: str  # why it was recorded again, in torch's words; empty for a first one
+    location: m.Location | None
+    function: str = ""  # one a piece of the graph: "partition_0"
+    inputs: tuple[tuple[int, ...], ...] = ()  # their sizes
+    # the call in which it was compiled: a reset gives out the same ids again
+    compiled_in: int = 0
+
 
 class Replayed(m.Model, kw_only=False):
     """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
@@ -219,13 +262,14 @@ def _of_run(run: RunEvidence) -> Iterator[CudaGraphs]:
     if run.whole.device != "cuda":
         yield replaced(event, sizes=graph_sizes(run, trace, {}))
         return
-    recorded = tuple(recordings(trace))
+    recorded = tuple(_recordings(trace))
+    places = {each.compile_id: each.location for each in recorded}
     event = replaced(
         _in_trace(event, run, trace),
         recorded=recorded,
-        skips=tuple(skips(trace)),
-        partitions=tuple(partitions(trace)),
-        sizes=graph_sizes(run, trace, {each.compile_id: each.location for each in recorded}),
+        skips=tuple(_skips(trace)),
+        partitions=tuple(_partitions(trace)),
+        sizes=graph_sizes(run, trace, places),
     )
     if run.record.script is not None and recorded and event.launches_per_step == 0:
         later = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
@@ -282,11 +326,130 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
         made = calls[region == number]
         yield Replayed(
             name,
-            definition(trace, name, trace.calls),
+            _definition(trace, name, trace.calls),
             runs=int((replays & (columns.name == number)).sum()),
             launches=int(graph_calls[made].sum()),
             kernels=int(kernel_calls[made].sum()),
         )
+
+
+# ---------------------------------------------------------------- what torch logs
+
+
+def _definition(trace: RunTrace, name: str, call: int) -> m.Location | None:
+    """The place of the compilation with this id that a message of this call belongs to."""
+    compiled = trace.compilation(name, call)
+    if compiled is None:
+        return None
+    return place_of(trace, compiled)
+
+
+def _skips(trace: RunTrace) -> Iterator[Skip]:
+    """torch says it once a function; the same line twice is one skip."""
+    seen: set[object] = set()
+    for message in trace.all.logs:
+        if message.function != _SKIP:
+            continue
+        name = message.compile_id
+        text = message.text
+        place = quoted_line(trace.source, text) or _definition(trace, name, message.call)
+        reason = text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
+        key = (line_of(place, name), reason)
+        if key not in seen:
+            seen.add(key)
+            yield Skip(name, place, reason, text)
+
+
+def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
+    """A line with the counts, then a few lines for each operator that cannot stand in a CUDA
+    graph."""
+    groups: list[tuple[m.LogLine, list[str]]] = []
+    for message in trace.all.logs:
+        if message.function == _PARTITIONS and _COUNTS.search(message.text):
+            groups.append((message, []))
+        elif message.function in (_PARTITIONS, _NODE) and groups:
+            groups[-1][1].append(message.text)
+    for head, texts in groups:
+        yield _partitioning(trace, head, texts)
+
+
+def _partitioning(trace: RunTrace, head: m.LogLine, texts: list[str]) -> Partitioning:
+    """``texts``: of the messages that follow ``head``."""
+    counts = _COUNTS.search(head.text)
+    assert counts is not None  # the group begins with it
+    operators = filter(None, (_NODE_REASON.fullmatch(text.strip()) for text in texts))
+    reasons = tuple(dict.fromkeys(operator["reason"] for operator in operators))
+    sources: list[str] = []
+    if any(map(_ON_CPU.search, reasons)):
+        sources += _cpu_inputs(trace, head.compile_id)
+    bound: dict[m.Location, None] = {}
+    for name in sources:
+        bound |= dict.fromkeys(trace.source.bound(last_name(name)))
+    related = tuple(bound)
+    place = quoted_line(trace.source, "\n".join(texts))
+    if place is None:
+        place = _definition(trace, head.compile_id, head.call)
+        # The line that puts a tensor of the CPU where the graph finds it is the one to change.
+        if len(related) == 1:
+            (binding,) = related
+            if place is not None:
+                related = (place,)
+            place = binding
+    return Partitioning(
+        head.compile_id,
+        int(counts[2]),
+        int(counts[3]),
+        reasons,
+        place,
+        tuple(map(said, sources)),
+        related,
+    )
+
+
+def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
+    """Dynamo's sources of the tensors on the CPU that it met in a compilation."""
+    on_cpu: set[tuple[object, object]] = set()
+    for record in trace.all.records:
+        metadata = record.metadata
+        if compile_id(metadata) != name:
+            continue
+        tensor = metadata.get("describe_tensor")
+        source = metadata.get("describe_source")
+        if isinstance(tensor, dict) and "cpu" in str(tensor.get("device")):
+            on_cpu.add((tensor.get("describer_id"), tensor.get("id")))
+        if isinstance(source, dict) and (source.get("describer_id"), source.get("id")) in on_cpu:
+            yield str(source.get("source"))
+
+
+def _recordings(trace: RunTrace) -> Iterator[Recorded]:
+    """The reason for a recording that is not the first stands in a message before it, in the same
+    call."""
+    why = ""
+    why_call = -1
+    for message in trace.all.logs:
+        if why_call != message.call:
+            why = ""
+        if message.function == _RECORD:
+            yield _recorded(trace, message, why)
+        elif message.function != _NODE and (reason := _AGAIN.search(message.text)):
+            why = reason["reason"].strip()
+            why_call = message.call
+
+
+def _recorded(trace: RunTrace, message: m.LogLine, again: str) -> Recorded:
+    number = message.compile_id
+    text = message.text
+    if named := _COMPILE_ID.match(text):
+        number = named["id"]
+    function = ""
+    if piece := _FUNCTION.search(text):
+        function = piece["function"]
+    location = None
+    compiled_in = 0
+    if compiled := trace.compilation(number, message.call):
+        location = place_of(trace, compiled)
+        compiled_in = compiled.call
+    return Recorded(number, message.call, again, location, function, inputs(text), compiled_in)
 
 
 # ---------------------------------------------------------------- findings

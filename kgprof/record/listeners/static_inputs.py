@@ -218,13 +218,15 @@ class StaticInputs:
 
     @property
     def described(self) -> tuple[m.CaptureInput, ...]:
-        return tuple(map(self._described, self.inputs))
-
-    def _described(self, held: _Held) -> m.CaptureInput:
-        shape = tuple(held.tensor.shape)
-        dtype = _without_torch(held.tensor.dtype)
-        declared = held.name in self._declared
-        return m.CaptureInput(name=held.name, shape=shape, dtype=dtype, declared=declared)
+        return tuple(
+            m.CaptureInput(
+                name=held.name,
+                shape=tuple(held.tensor.shape),
+                dtype=str(held.tensor.dtype).removeprefix("torch."),
+                declared=held.name in self._declared,
+            )
+            for held in self.inputs
+        )
 
     @property
     def changing(self) -> list[_Held]:
@@ -389,7 +391,7 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
         tolerance=0.0,
         differing=elements,
         elements=elements,
-        dtype=_without_torch(expected.dtype),
+        dtype=str(expected.dtype).removeprefix("torch."),
     )
     if got is None or not elements:
         return difference
@@ -429,7 +431,3 @@ def _tolerance(dtype: torch.dtype, expected: torch.Tensor) -> float:
     if not finite.numel():
         return 1e-9
     return max(relative * float(finite.max()), 1e-9)
-
-
-def _without_torch(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

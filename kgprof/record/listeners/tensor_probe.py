@@ -127,12 +127,29 @@ class TensorProbe(InstalledGraphs):
     def renumbered(self, number: Callable[[int], int]) -> m.TensorRecords:
         """The records, with each call made the number of its step; what was before the first is
         left out."""
+
+        def steps(calls: Iterable[int]) -> tuple[int, ...]:
+            numbers = set(map(number, calls))
+            return tuple(sorted(step for step in numbers if step >= 0))
+
+        def of_input(given: m.GraphInput) -> m.GraphInput:
+            held = (replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in given.held)
+            return replaced(given, held=tuple(held))
+
+        def of_graph(graph: m.WatchedGraph) -> m.WatchedGraph:
+            inputs = tuple(map(of_input, graph.inputs))
+            overlaps = (replaced(o, first_call=number(o.first_call)) for o in graph.overlaps)
+            outputs = (replaced(o, calls=steps(o.calls)) for o in graph.held_outputs)
+            return replaced(
+                graph, inputs=inputs, overlaps=tuple(overlaps), held_outputs=tuple(outputs)
+            )
+
         records = self.records()
         return replaced(
             records,
-            graphs=tuple(_renumbered(graph, number) for graph in records.graphs),
-            backwards=tuple(_renumbered(graph, number) for graph in records.backwards),
-            watched=_steps(records.watched, number),
+            graphs=tuple(map(of_graph, records.graphs)),
+            backwards=tuple(map(of_graph, records.backwards)),
+            watched=steps(records.watched),
         )
 
     def listen(self, undo: ExitStack) -> None:
@@ -276,10 +293,14 @@ class TensorProbe(InstalledGraphs):
             if not self._watching or not graph.takes(call):
                 graph.unwatched += 1
                 return original(compiled, args, *rest, **named)
-            frame: FrameType | None = sys._getframe()
-            if threading.get_ident() != self._thread:  # on a GPU autograd has threads of its own
-                frame = sys._current_frames().get(self._thread)
-            before = self._before(graph, call, args, frame)
+            here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
+            before = self._before(
+                graph,
+                call,
+                args,
+                # no local, which would keep the other locals of its own frame in memory
+                sys._getframe() if here else sys._current_frames().get(self._thread),
+            )
             tensors = [
                 weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args
             ]
@@ -309,26 +330,6 @@ def _backwards_of(result: Any) -> Iterator[Any]:
             elif node is not None:
                 following += [beyond for beyond, _ in node.next_functions]
         nodes = following
-
-
-def _renumbered(graph: m.WatchedGraph, number: Callable[[int], int]) -> m.WatchedGraph:
-    inputs = []
-    for given in graph.inputs:
-        held = []
-        for run in given.held:
-            moved = _steps(run.moved, number)
-            held.append(replaced(run, moved=moved, written=_steps(run.written, number)))
-        inputs.append(replaced(given, held=tuple(held)))
-    overlaps = (replaced(each, first_call=number(each.first_call)) for each in graph.overlaps)
-    outputs = (replaced(each, calls=_steps(each.calls, number)) for each in graph.held_outputs)
-    return replaced(
-        graph, inputs=tuple(inputs), overlaps=tuple(overlaps), held_outputs=tuple(outputs)
-    )
-
-
-def _steps(calls: Iterable[int], number: Callable[[int], int]) -> tuple[int, ...]:
-    steps = {number(call) for call in calls}
-    return tuple(sorted(step for step in steps if step >= 0))
 
 
 # ---------------------------------------------------------------- one tensor

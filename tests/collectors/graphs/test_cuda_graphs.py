@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from kgprof.collectors.graphs import cuda_graphs
-from kgprof.collectors.graphs.cuda_graph_log import Partitioning, Recorded, Skip
-from kgprof.collectors.graphs.cuda_graphs import CudaGraphs
+from kgprof.collectors.graphs.cuda_graphs import CudaGraphs, Partitioning, Recorded, Skip
 from kgprof.model import (
     CompilePass,
     Exit,

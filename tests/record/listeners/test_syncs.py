@@ -29,7 +29,8 @@ from kgprof.record.ground import project_sources
 from kgprof.record.ground.source import listening, unavailable
 from kgprof.record.listeners import syncs
 from kgprof.record.listeners.call_index import CallIndex
-from kgprof.record.listeners.syncs import ALL_HOOKS, READING, Syncs
+from kgprof.record.listeners.sync_hooks import ALL_HOOKS, READING
+from kgprof.record.listeners.syncs import Syncs
 from kgprof.record.passes.memory import memory_pass
 from tests.collectors.watched import lines_with
 from tests.record.sessions import Stepping
