@@ -427,29 +427,28 @@ def _recordings(trace: RunTrace) -> Iterator[Recorded]:
     why = ""
     why_call = -1
     for message in trace.all.logs:
-        if why_call != message.call:
-            why = ""
-        if message.function == _RECORD:
-            yield _recorded(trace, message, why)
-        elif message.function != _NODE and (reason := _AGAIN.search(message.text)):
-            why = reason["reason"].strip()
-            why_call = message.call
-
-
-def _recorded(trace: RunTrace, message: m.LogLine, again: str) -> Recorded:
-    number = message.compile_id
-    text = message.text
-    if named := _COMPILE_ID.match(text):
-        number = named["id"]
-    function = ""
-    if piece := _FUNCTION.search(text):
-        function = piece["function"]
-    location = None
-    compiled_in = 0
-    if compiled := trace.compilation(number, message.call):
-        location = place_of(trace, compiled)
-        compiled_in = compiled.call
-    return Recorded(number, message.call, again, location, function, inputs(text), compiled_in)
+        call = message.call
+        text = message.text
+        if message.function != _RECORD:
+            if message.function != _NODE and (reason := _AGAIN.search(text)):
+                why = reason["reason"].strip()
+                why_call = call
+            continue
+        again = ""
+        if why_call == call:
+            again = why
+        number = message.compile_id
+        if named := _COMPILE_ID.match(text):
+            number = named["id"]
+        function = ""
+        if piece := _FUNCTION.search(text):
+            function = piece["function"]
+        location = None
+        compiled_in = 0
+        if compiled := trace.compilation(number, call):
+            location = place_of(trace, compiled)
+            compiled_in = compiled.call
+        yield Recorded(number, call, again, location, function, inputs(text), compiled_in)
 
 
 # ---------------------------------------------------------------- findings

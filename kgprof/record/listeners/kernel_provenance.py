@@ -262,7 +262,7 @@ class FallbackProvenance(Source):
 class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
-    def __init__(self, note: Note, graphs: GraphWatch | None = None) -> None:
+    def __init__(self, note: Note, graphs: GraphWatch) -> None:
         self._note = note
         self._graphs = graphs
 
@@ -276,9 +276,8 @@ class KernelWatch(Source):
             if number is not None:
                 work = work_of(nodes, kernel_name)
                 self._note(f"{kernel_name}:{number}", work)
-                if self._graphs is not None:
-                    moved = accesses(nodes) if not work.unknown else []
-                    self._graphs.kernels.append((kernel_name, work, moved))
+                moved = accesses(nodes) if not work.unknown else []
+                self._graphs.kernels.append((kernel_name, work, moved))
             return number
 
         for module in (debug, *users):

@@ -15,7 +15,6 @@ assigns a new tensor to the variable; the graph still reads the old one, which i
 
 import gc
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -186,13 +185,9 @@ class StaticInputs:
             objects[key].append(each)
             if isinstance(each, torch.nn.Parameter):
                 weights.add(key)
-        names = names_of(owner, kind)
-        self._declared: set[str] = set()
-        for name, tensor in declared.items():
-            key = storage_of(tensor, kind)
-            names[key] = name
-            if key not in weights:
-                self._declared.add(name)
+        named = {storage_of(tensor, kind): name for name, tensor in declared.items()}
+        self._declared = {name for key, name in named.items() if key not in weights}
+        names = names_of(owner, kind) | named
         self._held: list[_Held] = []
         for number, (key, tensor) in enumerate(reads.seen.items()):
             name = names.get(key) or f"input {number}"
@@ -366,11 +361,13 @@ def _differs(now: torch.Tensor, before: torch.Tensor) -> bool:
 def worst(expected: Iterable[Tensors], got: Iterable[Tensors]) -> m.CaptureDifference | None:
     """The element furthest beyond the tolerance over all rounds, or nearest to it where none is;
     None without one."""
-    differences: list[m.CaptureDifference] = []
-    for here, there in zip(expected, got, strict=True):
-        differences += [_difference(name, here[name], there.get(name)) for name in here]
-    compared = filter(operator.attrgetter("elements"), differences)
-    return max(compared, key=_severity, default=None)
+    differences = (
+        _difference(name, tensor, there.get(name))
+        for here, there in zip(expected, got, strict=True)
+        for name, tensor in here.items()
+        if tensor.numel()
+    )
+    return max(differences, key=_severity, default=None)
 
 
 def _severity(difference: m.CaptureDifference) -> tuple[bool, float]:
@@ -393,7 +390,7 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
         elements=elements,
         dtype=str(expected.dtype).removeprefix("torch."),
     )
-    if got is None or not elements:
+    if got is None:
         return difference
     if got.shape != expected.shape:
         return replaced(difference, got=f"shape {tuple(got.shape)}")
@@ -422,11 +419,9 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
 
 def _tolerance(dtype: torch.dtype, expected: torch.Tensor) -> float:
     """Of values of this type; 0 of integers."""
-    relative = TOLERANCES.get(dtype)
-    if relative is None:
-        if not dtype.is_floating_point:
-            return 0.0
-        relative = _FLOAT8
+    relative = TOLERANCES.get(dtype, _FLOAT8 * dtype.is_floating_point)
+    if not relative:
+        return 0.0
     finite = expected[expected.isfinite()].abs()
     if not finite.numel():
         return 1e-9

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 # Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for
 # every device.
 READING = (
-    ("_local_scalar_dense", "default"),
-    ("nonzero", "default"),
-    ("masked_select", "default"),
-    ("equal", "default"),
-    ("_unique2", "default"),
-    ("unique_dim", "default"),
-    ("unique_consecutive", "default"),
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "equal",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
 )
 # methods of a tensor that dispatch nothing where it lies on the CPU
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")
@@ -131,8 +131,8 @@ def _watch_dispatch(hooks: Hooks, undo: ExitStack) -> None:
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     undo.callback(library._destroy)
     inside = Inside()  # what one reads for another is no read of its own
-    for name, overload in READING:
-        operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
+    for name in READING:
+        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
         if operator is not None:
             hook = _reading(hooks, inside, name, operator)
             library.impl(  # type: ignore[no-untyped-call]
@@ -220,13 +220,12 @@ def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
 
 
 def _watch_waits(hooks: Hooks, undo: ExitStack) -> None:
-    owners = {
-        "cuda": torch.cuda,
-        "accelerator": torch.accelerator,
-        "Event": torch.cuda.Event,
-        "Stream": torch.cuda.Stream,
-    }
-    for label, owner in owners.items():
+    for label, owner in (
+        ("cuda", torch.cuda),
+        ("accelerator", torch.accelerator),
+        ("Event", torch.cuda.Event),
+        ("Stream", torch.cuda.Stream),
+    ):
         waiting = _waiting(hooks, f"{label}.synchronize", owner.synchronize)
         replace(owner, "synchronize", waiting, undo)
 

@@ -150,8 +150,8 @@ class Syncs(Source):
     def __init__(self, calls: CallIndex, device: torch.device, project: ProjectFiles) -> None:
         self._calls = calls
         self._device = device
-        self._places: dict[tuple[Any, ...], m.SyncRecord] = {}  # whose counts grow
-        self._sites: dict[tuple[Any, ...], _Site] = {}
+        self._places: dict[object, m.SyncRecord] = {}  # whose counts grow
+        self._sites: dict[object, _Site] = {}
         # and whether it is between a hook and the line that reads
         self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._steps_alike = 0  # since a read was the first of its kind
@@ -398,9 +398,7 @@ class Syncs(Source):
             return UNKNOWN
         return HOST if loads else place
 
-    def _counted(
-        self, key: tuple[Any, ...], new: Callable[[], m.SyncRecord]
-    ) -> m.SyncRecord | None:
+    def _counted(self, key: object, new: Callable[[], m.SyncRecord]) -> m.SyncRecord | None:
         seen = self._places.get(key)
         if seen is None:
             if len(self._places) >= PLACES:

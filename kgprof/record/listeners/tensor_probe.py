@@ -100,8 +100,7 @@ class TensorProbe(InstalledGraphs):
         self._watched_calls: list[int] = []
         self._steps_marked = self._marks_before = 0
         self._made = _Made()
-        self._declares = buffers is not None
-        self._buffers = _Buffers(buffers or dict, calls, self._made)
+        self._buffers = _Buffers(buffers, calls, self._made)
         self._backwards: weakref.WeakKeyDictionary[type, _Graph] = weakref.WeakKeyDictionary()
         # By the class of the node: a forward, until its backward has run.
         self._run_backwards: list[_Graph] = []
@@ -111,13 +110,12 @@ class TensorProbe(InstalledGraphs):
 
     def declare(self, buffers: Buffers) -> None:
         """Of a workload that was loaded while the probe was listening."""
-        self._declares = True
-        self._buffers = _Buffers(buffers, self._calls, self._made)
+        self._buffers.declared = buffers
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
-            buffers=self._buffers.records() if self._declares else None,
+            buffers=self._buffers.records(),
             watched=tuple(self._watched_calls),
             steps_marked=self._steps_marked,
             left_out=self._left_out,
@@ -218,7 +216,6 @@ class TensorProbe(InstalledGraphs):
         def watched(*args: Any) -> Any:
             call = calls.current
             if not graph.takes(call):
-                graph.unwatched += 1
                 return compiled(*args)
             before = self._before(graph, call, args, sys._getframe())
             result = compiled(*args)
@@ -233,7 +230,6 @@ class TensorProbe(InstalledGraphs):
         def passed(*args: Any) -> Any:
             if self._watching:
                 return watching(*args)
-            graph.unwatched += 1
             return compiled(*args)
 
         not_compiled(passed)
@@ -288,10 +284,7 @@ class TensorProbe(InstalledGraphs):
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
             graph = self._backward_of(args)
             call = calls.current
-            if graph is None:
-                return original(compiled, args, *rest, **named)
-            if not self._watching or not graph.takes(call):
-                graph.unwatched += 1
+            if graph is None or not self._watching or not graph.takes(call):
                 return original(compiled, args, *rest, **named)
             here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
             before = self._before(
@@ -368,7 +361,6 @@ def _unless_gone(place: _Place | None) -> _Place | None:
 
 
 _Places = list[_Place | None]  # of what goes into a graph, or comes out
-_NO_VERSION = "an inference tensor has no version, so writes to it cannot be observed"
 
 
 class _Made:
@@ -416,7 +408,6 @@ class _Input:
         self.written: list[int] = []
         self.frames: Frames = ()
         self.lies_in = ""
-        self.unobservable = ""
 
     def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: Frames) -> None:
         if not self.watched:
@@ -427,8 +418,6 @@ class _Input:
             if made is not None:
                 counts = self.made_now if made[1] == call else self.made_before
                 counts[made[0]] = counts.get(made[0], 0) + 1
-        if place.version is None:
-            self.unobservable = _NO_VERSION
         self.watched += 1
         self.place = place
         self.last = place.memory
@@ -478,7 +467,6 @@ class _Graph:
         self._held: dict[int, list[int]] = {}
         self._call, self._run = -2, 0  # the call that runs are counted in, and how many there were
         self.watched = 0
-        self.unwatched = 0
 
     @property
     def is_backward(self) -> bool:
@@ -566,15 +554,13 @@ class _Graph:
         self._add_overlaps(
             call, [*_named("input", args, before), *_named("output", outputs, places)]
         )
-        which = f"{self._compiled.compile_id} output"
-        if self.is_backward:
-            which = f"{self._compiled.compile_id} backward output"
+        which = " backward" if self.is_backward else ""
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
             if place is None or place.storage.cdata in taken:
                 continue
-            self._made.add(place, f"{which} {index}", call)
-            if not self.is_backward:
+            self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
+            if not which:
                 tensor = weakref.ref(outputs[index])
                 self.results.append(_Result(call, index, place.storage, tensor))
         return written
@@ -611,16 +597,13 @@ class _Graph:
     def _frames_above(self, frame: FrameType | None) -> Frames:
         """The stack that called the compiled function, its own frame left out, innermost first."""
         own = (self._compiled.file, self._compiled.first_line)
-        frames: list[m.Frame] = []
-        for above in upwards(frame):
-            code = above.f_code
-            file = code.co_filename
-            if file.startswith((IN_TORCH, __file__)) or (file, code.co_firstlineno) == own:
-                continue
-            frames.append(described(above))
-            if len(frames) == STACK:
-                break
-        return tuple(frames)
+        outer = (
+            above
+            for above in upwards(frame)
+            if not above.f_code.co_filename.startswith((IN_TORCH, __file__))
+            and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
+        )
+        return tuple(map(described, islice(outer, STACK)))
 
     def record(self) -> m.WatchedGraph:
         inputs = self._compiled.inputs
@@ -636,7 +619,6 @@ class _Graph:
             overlaps=tuple(self._overlaps.values()),
             held_outputs=tuple(outputs),
             runs=self.watched,
-            unwatched_runs=self.unwatched,
             left_out=self._left_out,
         )
 
@@ -706,23 +688,22 @@ class _Buffer:
         self.identity = id(tensor)
         self.place = place
         self.last = place.memory
-        self.unobservable = ""
-        if place.version is None:
-            self.unobservable = _NO_VERSION
 
 
 class _Buffers:
     """What stands under the declared names before and after each call."""
 
-    def __init__(self, declared: Buffers, calls: CallIndex, made: _Made) -> None:
-        self._declared = declared
+    def __init__(self, declared: Buffers | None, calls: CallIndex, made: _Made) -> None:
+        self.declared = declared
         self._calls = calls
         self._made = made
         self._known: dict[str, _Buffer] = {}
         # storage -> versions by which graphs advanced it in this call
         self.ran: Counter[int] = Counter()
 
-    def records(self) -> tuple[m.WatchedBuffer, ...]:
+    def records(self) -> tuple[m.WatchedBuffer, ...] | None:
+        if self.declared is None:
+            return None
         return tuple(
             msgspec.convert(one, m.WatchedBuffer, from_attributes=True)
             for one in self._known.values()
@@ -730,23 +711,24 @@ class _Buffers:
 
     def before(self) -> None:
         self.ran.clear()
-        for name, tensor in self._declared().items():
-            place = _place(tensor)
-            if place is None:
-                continue
+        for name, tensor, place in self._standing():
             if name in self._known:  # rebound between two calls: the workload's harness did it
                 self._compare(self._known[name], tensor, place)
             else:
                 self._known[name] = _Buffer(name, tensor, place)
 
     def after(self) -> None:
-        for name, tensor in self._declared().items():
+        for name, tensor, place in self._standing():
+            if name in self._known:
+                self._known[name].watched += 1
+                self._compare(self._known[name], tensor, place)
+
+    def _standing(self) -> Iterator[tuple[str, torch.Tensor, _Place]]:
+        """What stands under the names now."""
+        for name, tensor in (self.declared or dict)().items():
             place = _place(tensor)
-            if place is None or name not in self._known:
-                continue
-            buffer = self._known[name]
-            buffer.watched += 1
-            self._compare(buffer, tensor, place)
+            if place is not None:
+                yield name, tensor, place
 
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
         call = self._calls.current

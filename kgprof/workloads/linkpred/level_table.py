@@ -87,7 +87,8 @@ class Launches:
     (``do_not_specialize``)."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
+        # by a kernel's name and sizes: compiled, and its constants
+        self._compiled: dict[object, tuple[Any, Any]] = {}
 
     def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
         """Raises UncompiledError, when nothing has run."""
@@ -195,10 +196,9 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
         taken[place[free]] = free
         left = left[taken[place[left]] != left]
         place[left] += 1
-    furthest = 0
-    if len(keys):
-        furthest = int((place - own).max())
-    return place, last, furthest + 1
+    if not len(keys):
+        return place, last, 1
+    return place, last, int((place - own).max()) + 1
 
 
 def by_slot(slots: Tensor, values: Tensor, size: int) -> Tensor:
@@ -251,8 +251,10 @@ class LevelTable:
         keys = engine.pattern_keys[:-1]
         slots, last, probes = hashed_slots(keys)
         probes = next_power_of_2(probes)
-        columns = (keys, engine.pattern_start[:-1].int(), engine.pattern_length[:-1].int())
-        patterns = (*(by_slot(slots, column, last + probes + 1) for column in columns), last)
+        size = last + probes + 1
+        begins = by_slot(slots, engine.pattern_start[:-1].int(), size)
+        lengths = by_slot(slots, engine.pattern_length[:-1].int(), size)
+        patterns = (by_slot(slots, keys, size), begins, lengths, last)
         facts = (engine.fact_arguments, engine.fact_arguments.shape[1])
         head = engine.rule_head
         terms = engine.rule_terms
@@ -418,15 +420,15 @@ class LevelTable:
         if rows <= len(self.table.next):
             return
         room = next_power_of_2(max(2 * rows, FIRST_ROWS))
-        self.table = Table(*(self._longer(column, room) for column in self.table))
+        columns = []
+        for before in self.table:
+            after = self.empty(room, *before.shape[1:], dtype=before.dtype)
+            after[: self.rows] = before[: self.rows]
+            columns.append(after)
+        self.table = Table(*columns)
         self.slots = self.empty(2 * room + BLOCK).fill_(-1)
         if self.rows:
             self._entered(0, self.rows)
-
-    def _longer(self, before: Tensor, room: int) -> Tensor:
-        after = self.empty(room, *before.shape[1:], dtype=before.dtype)
-        after[: self.rows] = before[: self.rows]
-        return after
 
 
 def next_power_of_2(number: int) -> int:

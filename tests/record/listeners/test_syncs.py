@@ -866,7 +866,7 @@ def test_a_module_that_moves_its_parameters_is_told_from_a_tensor(
 
 def hooked() -> dict[str, object]:
     """All that the hooks touch."""
-    dispatcher = {name: torch._C._dispatch_dump(f"aten::{name}") for name, _ in READING}
+    dispatcher = {name: torch._C._dispatch_dump(f"aten::{name}") for name in READING}
     waiting = (torch.cuda, torch.accelerator, torch.cuda.Event, torch.cuda.Stream)
     waits = [owner.synchronize for owner in waiting]
     return {
