@@ -17,7 +17,7 @@ On a CPU run none of this can be observed.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -274,9 +274,9 @@ def _of_run(run: RunEvidence) -> Iterator[CudaGraphs]:
     if run.record.script is not None and recorded and event.launches_per_step == 0:
         later = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
         event = replaced(event, launches_per_step=later, replayed=())
-    for each in (*event.skips, *event.partitions, *event.replayed, *recorded):
-        if each.location is not None:
-            event.identities[each.location] = "\0".join(trace.source.identity(each.location))
+    placed: list[Any] = [*event.skips, *event.partitions, *event.replayed, *recorded]
+    for place in filter(None, (each.location for each in placed)):
+        event.identities[place] = "\0".join(trace.source.identity(place))
     yield event
 
 

@@ -227,7 +227,7 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     if name not in CAPTURED or node.op not in ("call_function", "call_method"):
         return False
     if name in ("getitem", "__getitem__", "setitem"):
-        index = node.args[1:2]
+        index: Any = node.args[1:2]
         if index and isinstance(index[0], list | tuple):
             (index,) = index
         return any(value.dtype in (torch.bool, torch.uint8) for value in _values(index))

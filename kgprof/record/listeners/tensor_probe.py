@@ -627,7 +627,7 @@ class _Named(NamedTuple):
     """An argument or a result of one run of a graph."""
 
     is_output: bool
-    index: int
+    position: int
     label: str  # "input 0"
     tensor: Any
     memory: m.Memory
