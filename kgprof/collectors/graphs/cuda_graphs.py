@@ -275,8 +275,10 @@ def _of_run(run: RunEvidence) -> Iterator[CudaGraphs]:
         later = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
         event = replaced(event, launches_per_step=later, replayed=())
     placed: list[Any] = [*event.skips, *event.partitions, *event.replayed, *recorded]
-    for place in filter(None, (each.location for each in placed)):
-        event.identities[place] = "\0".join(trace.source.identity(place))
+    for each in placed:
+        place = each.location
+        if place is not None:
+            event.identities[place] = "\0".join(trace.source.identity(place))
     yield event
 
 
