@@ -143,7 +143,6 @@ def _watch_dispatch(hooks: Hooks, undo: ExitStack) -> None:
 def _reading(hooks: Hooks, inside: Inside, name: str, operator: Any) -> Function:
     below = torch._C.DispatchKey.BackendSelect
     op = f"aten::{name}"
-    see = hooks.see
 
     @outside_of_dynamo
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +150,7 @@ def _reading(hooks: Hooks, inside: Inside, name: str, operator: Any) -> Function
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
         is_outermost = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth
         own = is_outermost and not answer(tensor, _gives_way)
-        seen = see("dispatch", op, device_type(tensor), tensor) if own else []
+        seen = hooks.see("dispatch", op, device_type(tensor), tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
             found = operator.redispatch(keys.remove(below), tensor, *args, **kwargs)
@@ -172,7 +171,6 @@ def _watch_methods(hooks: Hooks, undo: ExitStack) -> None:
 
 def _bringing(hooks: Hooks, name: str, method: Function) -> Function:
     op = f"Tensor.{name}"
-    see = hooks.see
 
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +180,7 @@ def _bringing(hooks: Hooks, name: str, method: Function) -> Function:
         )
         seen: Seen = []
         if target == HOST and waits:
-            seen = see("python-call", op, device_type(tensor), tensor)
+            seen = hooks.see("python-call", op, device_type(tensor), tensor)
         if name == "numpy":
             TENSORS.given_to_numpy(tensor)
         began = time.perf_counter_ns()
@@ -231,11 +229,10 @@ def _watch_waits(hooks: Hooks, undo: ExitStack) -> None:
 
 
 def _waiting(hooks: Hooks, op: str, function: Function) -> Function:
-    see = hooks.see
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen = see("python-call", op, "cuda")
+        seen = hooks.see("python-call", op, "cuda")
         began = time.perf_counter_ns()
         found = function(*args, **kwargs)
         _took(seen, began)
@@ -276,10 +273,9 @@ def _watch_sync_debug(hooks: Hooks, undo: ExitStack) -> None:
             hooks.see("sync-debug", "synchronizing operation", "cuda", None, message)
         return is_torchs
 
-    first = _AskedFirst
-    not_compiled(first.insert, first.__getitem__, first.__setitem__)
+    not_compiled(_AskedFirst.insert, _AskedFirst.__getitem__, _AskedFirst.__setitem__)
     own = ("ignore", SimpleNamespace(match=match), Warning, None, 0)
-    warnings.filters = first([own, *warnings.filters])
+    warnings.filters = _AskedFirst([own, *warnings.filters])
     undo.callback(_ask_no_more, own)
     torch.cuda.set_sync_debug_mode("warn")
     undo.callback(torch.cuda.set_sync_debug_mode, before)

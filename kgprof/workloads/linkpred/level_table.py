@@ -315,8 +315,7 @@ class LevelTable:
         sample = self.ids[: self.looks.programs]
         number = len(sample)
         keys = self.table.keys
-        wanted = torch.full_like(counts, number)
-        exact = self.looks.exact(keys, keys, -1 - sample, wanted, number)
+        exact = self.looks.exact(keys, keys, -1 - sample, torch.full_like(counts, number), number)
         if number:
             self.second_apart.copy_(apart(self.encoded[:number], exact))
         return left
