@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from kgprof.record.listeners.syncs import READING
+from kgprof.record.listeners.sync_hooks import READING
 
 SAMPLES = 10  # of each operator
 BELOW = torch._C.DispatchKey.BackendSelect
@@ -51,8 +51,8 @@ class Reads:
 def counting() -> Iterator[Reads]:
     reads = Reads()
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    for name, overload in READING:
-        operator = getattr(getattr(torch.ops.aten, name), overload)
+    for name in READING:
+        operator = getattr(torch.ops.aten, name).default
         library.impl(name, reads.of(operator), "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
     try:
         yield reads

@@ -6,8 +6,7 @@ first. The size of TensorRecords is bounded by graphs x tensors x distinct state
 see the constants of ``record/listeners/tensor_probe.py``.
 
 What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves
-no trace in a tensor's version, and an inference tensor has none. ``unobservable`` says so where it
-is known.
+no trace in a tensor's version, and an inference tensor has none.
 """
 
 from kgprof.model.structs import Model, Tagged
@@ -119,7 +118,6 @@ class Held(Model):
     frames: tuple[Frame, ...] = ()
     # behind a graph break: source of the input of an earlier graph of this call with its storage
     lies_in: str = ""
-    unobservable: str = ""  # why its version could not be read
 
 
 class GraphInput(Model, kw_only=False):
@@ -178,7 +176,6 @@ class WatchedGraph(Model):
     overlaps: tuple[Overlap, ...] = ()
     held_outputs: tuple[HeldOutput, ...] = ()
     runs: int = 0  # that were watched
-    unwatched_runs: int = 0
     left_out: int = 0  # overlapping pairs beyond the limit
     # the graph of its gradients; inputs are named as the forward's, or INCOMING, or not at all
     backward: bool = False
@@ -204,7 +201,6 @@ class WatchedBuffer(Model):
     # calls in which its version rose while a watched graph ran
     written_inside: tuple[int, ...] = ()
     written_outside: tuple[int, ...] = ()  # calls in which its version rose at another time
-    unobservable: str = ""
 
 
 class TensorRecords(Tagged, tag="tensors"):

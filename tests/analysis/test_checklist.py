@@ -213,7 +213,7 @@ def test_a_result_that_is_kept_is_seen_beside_two_that_share_memory(load: Load) 
 
 def test_addresses_are_told_of_the_runs_that_were_watched() -> None:
     """One call of a compiled function in a step, of more than eight, may move an input unseen."""
-    once = written_tensors.graph(written_tensors.given(), unwatched_runs=40)
+    once = written_tensors.graph(written_tensors.given())
 
     item = items(written_tensors.recording(once))["buffers-allocated-once"]
 

@@ -1,6 +1,10 @@
 """KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as
 the reason.
 
+    torch's log ──► skips, partitions, recorded ─┐
+    TRACE, by compiled region ──► replayed      ├─► CudaGraphs ──diagnose──► findings
+    MEMORY ──► sizes                            ─┘   one per run
+
 Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves
 nothing, and a "cudagraphable" partition may never be used. Launches are counted for the whole step
 and within each compiled region, so that a graph that torch left out in silence is seen among others
@@ -13,10 +17,11 @@ On a CPU run none of this can be observed.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace as replaced
 
 from kgprof import model as m
 from kgprof.collectors.compile.compilations_by_function import place_of
@@ -31,6 +36,11 @@ from kgprof.reading.kineto import Columns
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
 from kgprof.wording import figure, plural
+
+# what the four rules share
+LAUNCHED_ONE_BY_ONE = (m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES)
+LAUNCHES = (m.LimitKind.LAUNCHES,)
+LOGGED = (m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG)
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -53,9 +63,9 @@ SKIPPED = m.Rule(
         "to the CPU) out of the function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
-    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    relieves=(m.LimitKind.LAUNCHES,),
+    seen_in=(LOGGED,),
+    can_cost=LAUNCHED_ONE_BY_ONE,
+    relieves=LAUNCHES,
 )
 PARTITIONED = m.Rule(
     id="KGP302",
@@ -78,9 +88,9 @@ PARTITIONED = m.Rule(
         "Move the tensor to the GPU before the step, or the operator out of the compiled function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
-    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    relieves=(m.LimitKind.LAUNCHES,),
+    seen_in=(LOGGED,),
+    can_cost=LAUNCHED_ONE_BY_ONE,
+    relieves=LAUNCHES,
 )
 NONE_LAUNCHED = m.Rule(
     id="KGP303",
@@ -100,8 +110,8 @@ NONE_LAUNCHED = m.Rule(
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES, m.Witness.END),),
-    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    relieves=(m.LimitKind.LAUNCHES,),
+    can_cost=LAUNCHED_ONE_BY_ONE,
+    relieves=LAUNCHES,
 )
 RERECORDED = m.Rule(
     id="KGP304",
@@ -124,9 +134,9 @@ RERECORDED = m.Rule(
         "sizes that occur during warm-up."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG, m.Witness.STEADY_CALLS),),
-    can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
-    relieves=(m.LimitKind.RECORDING, m.LimitKind.RECOMPILING, m.LimitKind.LAUNCHES),
+    seen_in=((*LOGGED, m.Witness.STEADY_CALLS),),
+    can_cost=LAUNCHED_ONE_BY_ONE,
+    relieves=(m.LimitKind.RECORDING, m.LimitKind.RECOMPILING, *LAUNCHES),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 
@@ -145,6 +155,8 @@ NUMBERS = (
     "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
     "tensors on the GPU where no size and no branch follows from them"
 )
+# what a graph for each size costs, and what compiling for it does
+MEASURED = (m.PassName.MEMORY, m.PassName.COMPILE)
 NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
@@ -168,7 +180,6 @@ class Skip(m.Model, kw_only=False):
     location: m.Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
     text: str
-    call: int
 
 
 class Partitioning(m.Model, kw_only=False):
@@ -230,60 +241,66 @@ class CudaGraphs(Event):
 
 
 def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
-    return tuple(
-        _of_run(run, trace) for run in evidence.runs if (trace := run.compiler) is not None
-    )
+    return tuple(event for run in evidence.runs for event in _of_run(run))
 
 
-def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
-    may_be_one = [graph for graph in trace.all.graphs if graph.cuda_graphs is not False]
+def _of_run(run: RunEvidence) -> Iterator[CudaGraphs]:
+    """One event, or none of a run whose COMPILE pass did not come to its end."""
+    trace = run.compiler
+    if trace is None:
+        return
     # What Inductor was told at each graph; the mode alone where the graph hook was not there.
-    asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
-    requested = any(asked or [run.key.mode in MODES])
+    told = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
+    event = CudaGraphs(
+        run=run.key,
+        requested=any(told or [run.key.mode in MODES]),
+        graphs=sum(bool(graph.runs) for graph in _may_be_one(trace)),
+        launches_per_step=NOT_ON_CPU,
+        recorded=NOT_ON_CPU,
+        steady_from=trace.steady_from,
+    )
     if run.whole.device != "cuda":
-        return CudaGraphs(
-            run=run.key,
-            requested=requested,
-            graphs=sum(bool(graph.runs) for graph in may_be_one),
-            launches_per_step=NOT_ON_CPU,
-            recorded=NOT_ON_CPU,
-            steady_from=trace.steady_from,
-            sizes=graph_sizes(run, trace, {}),
-        )
+        yield replaced(event, sizes=graph_sizes(run, trace, {}))
+        return
+    recorded = tuple(_recordings(trace))
+    places = {each.compile_id: each.location for each in recorded}
+    event = replaced(
+        _in_trace(event, run, trace),
+        recorded=recorded,
+        skips=tuple(_skips(trace)),
+        partitions=tuple(_partitions(trace)),
+        sizes=graph_sizes(run, trace, places),
+    )
+    if run.record.script is not None and recorded and event.launches_per_step == 0:
+        later = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
+        event = replaced(event, launches_per_step=later, replayed=())
+    placed: list[Any] = [*event.skips, *event.partitions, *event.replayed, *recorded]
+    for each in placed:
+        place = each.location
+        if place is not None:
+            event.identities[place] = "\0".join(trace.source.identity(place))
+    yield event
+
+
+def _may_be_one(trace: RunTrace) -> list[m.GraphRuns]:
+    return [graph for graph in trace.all.graphs if graph.cuda_graphs is not False]
+
+
+def _in_trace(event: CudaGraphs, run: RunEvidence, trace: RunTrace) -> CudaGraphs:
+    """The event with what TRACE shows, or with why it shows nothing."""
     traced = run.trace(m.PassName.TRACE)
     if run.record.exit.is_early:  # its graphs may have been about to be recorded
         traced = m.Skipped(f"the run {run.record.exit.words}")
-    per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
-        per_step = traced
-        replayed = []
-        ran = [graph for graph in may_be_one if graph.runs]
-    else:
-        assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
-        per_step = int(traced.columns.called(LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
-        replayed = list(_replayed(trace, traced.columns))
-        names = set(traced.columns.names)
-        ran = [graph for graph in may_be_one if REGION + graph.compile_id in names]
-    recorded = tuple(_recorded(trace))
-    if run.record.script is not None and recorded and not per_step:
-        per_step = m.Skipped("a script's CUDA graphs may have been recorded after TRACE")
-        replayed = []
-    skips, partitions = tuple(_skips(trace)), tuple(_partitions(trace))
-    placed = (
-        event.location for events in (skips, partitions, replayed, recorded) for event in events
-    )
-    return CudaGraphs(
-        run=run.key,
-        requested=requested,
-        graphs=len(ran),
-        launches_per_step=per_step,
-        recorded=recorded,
-        skips=skips,
-        partitions=partitions,
-        steady_from=trace.steady_from,
-        replayed=tuple(replayed),
-        sizes=graph_sizes(run, trace, {each.compile_id: each.location for each in recorded}),
-        identities={place: "\0".join(trace.source.identity(place)) for place in {*placed} if place},
+        return replaced(event, launches_per_step=traced)
+    assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
+    columns = traced.columns
+    launched = int(columns.called(LAUNCH).sum())
+    return replaced(
+        event,
+        graphs=sum(REGION + graph.compile_id in columns.names for graph in _may_be_one(trace)),
+        launches_per_step=launched / max(1, len(run.record.trace.step_us)),
+        replayed=tuple(_replayed(trace, columns)),
     )
 
 
@@ -291,33 +308,42 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     """Calls of CUDA by the innermost compiled region that they were made in: a resumed function
     runs inside another."""
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
+    by_the_cpu = columns.of_category(*launches.LAUNCH_CATEGORIES)
     graph_calls = columns.called(LAUNCH)
     kernel_calls = columns.named(*KERNEL_LAUNCHES)
-    calls = np.flatnonzero(
-        columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls)
-    )
-    inside = launches.innermost(columns, regions, calls)
-    recording = launches.innermost(columns, regions, _records(columns))
+    calls = np.flatnonzero(by_the_cpu & (graph_calls | kernel_calls))
+    # Events of a call in which torch records a CUDA graph, or prepares to.
+    begins = columns.named(*RECORDING) & (columns.of_category("cpu_op") | by_the_cpu)
+    recording = launches.innermost(columns, regions, np.flatnonzero(begins))
     replays = regions.copy()
     replays[recording[recording != NOBODY]] = False
-    kept = (inside != NOBODY) & replays[inside]
-    region = np.where(kept, columns.name[inside], NOBODY)
+    inside = launches.innermost(columns, regions, calls)
+    counted = (inside != NOBODY) & replays[inside]
+    calls = calls[counted]
+    region = columns.name[inside[counted]]
     for name in dict.fromkeys(graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs):
-        if REGION + name in columns.names:
-            here = columns.names.index(REGION + name)
-            yield Replayed(
-                name,
-                _place_of_id(trace, name, trace.calls),
-                runs=int((replays & (columns.name == here)).sum()),
-                launches=int((graph_calls[calls] & (region == here)).sum()),
-                kernels=int((kernel_calls[calls] & (region == here)).sum()),
-            )
+        if REGION + name not in columns.names:
+            continue
+        number = columns.names.index(REGION + name)
+        made = calls[region == number]
+        yield Replayed(
+            name,
+            _definition(trace, name, trace.calls),
+            runs=int((replays & (columns.name == number)).sum()),
+            launches=int(graph_calls[made].sum()),
+            kernels=int(kernel_calls[made].sum()),
+        )
 
 
-def _records(columns: Columns) -> launches.Indices:
-    """Events of a call in which torch records a CUDA graph, or prepares to."""
-    begins = columns.named(*RECORDING) & columns.of_category("cpu_op", *launches.LAUNCH_CATEGORIES)
-    return np.flatnonzero(begins)
+# ---------------------------------------------------------------- what torch logs
+
+
+def _definition(trace: RunTrace, name: str, call: int) -> m.Location | None:
+    """The place of the compilation with this id that a message of this call belongs to."""
+    compiled = trace.compilation(name, call)
+    if compiled is None:
+        return None
+    return place_of(trace, compiled)
 
 
 def _skips(trace: RunTrace) -> Iterator[Skip]:
@@ -326,56 +352,60 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
     for message in trace.all.logs:
         if message.function != _SKIP:
             continue
-        place = quoted_line(trace.source, message.text) or _place_of_id(
-            trace, message.compile_id, message.call
-        )
-        reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
-        key = line_of(place, message.compile_id), reason
+        name = message.compile_id
+        text = message.text
+        place = quoted_line(trace.source, text) or _definition(trace, name, message.call)
+        reason = text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
+        key = (line_of(place, name), reason)
         if key not in seen:
             seen.add(key)
-            yield Skip(message.compile_id, place, reason, message.text, message.call)
+            yield Skip(name, place, reason, text)
 
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
     """A line with the counts, then a few lines for each operator that cannot stand in a CUDA
     graph."""
-    groups: list[list[m.LogLine]] = []
+    groups: list[tuple[m.LogLine, list[str]]] = []
     for message in trace.all.logs:
         if message.function == _PARTITIONS and _COUNTS.search(message.text):
-            groups.append([message])
+            groups.append((message, []))
         elif message.function in (_PARTITIONS, _NODE) and groups:
-            groups[-1].append(message)
-    for head, *rest in groups:
-        counts = _COUNTS.search(head.text)
-        texts = [message.text for message in rest]
-        assert counts is not None  # the group begins with it
-        found = [
-            match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))
-        ]
-        sources: tuple[str, ...] = ()
-        if any(map(_ON_CPU.search, found)):
-            sources = tuple(_cpu_inputs(trace, head.compile_id))
-        related = tuple(
-            dict.fromkeys(
-                place for name in sources for place in trace.source.bound(last_name(name))
-            )
-        )
-        quoted = quoted_line(trace.source, "\n".join(texts))
-        location = define = _place_of_id(trace, head.compile_id, head.call)
+            groups[-1][1].append(message.text)
+    for head, texts in groups:
+        yield _partitioning(trace, head, texts)
+
+
+def _partitioning(trace: RunTrace, head: m.LogLine, texts: list[str]) -> Partitioning:
+    """``texts``: of the messages that follow ``head``."""
+    counts = _COUNTS.search(head.text)
+    assert counts is not None  # the group begins with it
+    operators = filter(None, (_NODE_REASON.fullmatch(text.strip()) for text in texts))
+    reasons = tuple(dict.fromkeys(operator["reason"] for operator in operators))
+    sources: list[str] = []
+    if any(map(_ON_CPU.search, reasons)):
+        sources += _cpu_inputs(trace, head.compile_id)
+    bound: dict[m.Location, None] = {}
+    for name in sources:
+        bound |= dict.fromkeys(trace.source.bound(last_name(name)))
+    related = tuple(bound)
+    place = quoted_line(trace.source, "\n".join(texts))
+    if place is None:
+        place = _definition(trace, head.compile_id, head.call)
         # The line that puts a tensor of the CPU where the graph finds it is the one to change.
-        if len(related) == 1 and quoted is None:
-            (location,) = related
-            if define is not None:
-                related = (define,)
-        yield Partitioning(
-            head.compile_id,
-            int(counts[2]),
-            int(counts[3]),
-            tuple(dict.fromkeys(found)),
-            quoted or location,
-            tuple(map(said, sources)),
-            related,
-        )
+        if len(related) == 1:
+            (binding,) = related
+            if place is not None:
+                related = (place,)
+            place = binding
+    return Partitioning(
+        head.compile_id,
+        int(counts[2]),
+        int(counts[3]),
+        reasons,
+        place,
+        tuple(map(said, sources)),
+        related,
+    )
 
 
 def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
@@ -393,39 +423,34 @@ def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
             yield str(source.get("source"))
 
 
-def _recorded(trace: RunTrace) -> Iterator[Recorded]:
+def _recordings(trace: RunTrace) -> Iterator[Recorded]:
     """The reason for a recording that is not the first stands in a message before it, in the same
     call."""
     why = ""
     why_call = -1
     for message in trace.all.logs:
-        if (told := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
-            why = told["reason"].strip()
-            why_call = message.call
-        if message.function == _RECORD:
-            number = message.compile_id
-            if named := _COMPILE_ID.match(message.text):
-                number = named["id"]
-            function = ""
-            if piece := _FUNCTION.search(message.text):
-                function = piece["function"]
-            again = ""
-            if why_call == message.call:
-                again = why
-            location = None
-            compiled_in = 0
-            if compiled := trace.compilation(number, message.call):
-                location = place_of(trace, compiled)
-                compiled_in = compiled.call
-            yield Recorded(
-                number, message.call, again, location, function, inputs(message.text), compiled_in
-            )
-
-
-def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
-    if compiled := trace.compilation(name, call):
-        return place_of(trace, compiled)
-    return None
+        call = message.call
+        text = message.text
+        if message.function != _RECORD:
+            if message.function != _NODE and (reason := _AGAIN.search(text)):
+                why = reason["reason"].strip()
+                why_call = call
+            continue
+        again = ""
+        if why_call == call:
+            again = why
+        number = message.compile_id
+        if named := _COMPILE_ID.match(text):
+            number = named["id"]
+        function = ""
+        if piece := _FUNCTION.search(text):
+            function = piece["function"]
+        location = None
+        compiled_in = 0
+        if compiled := trace.compilation(number, call):
+            location = place_of(trace, compiled)
+            compiled_in = compiled.call
+        yield Recorded(number, call, again, location, function, inputs(text), compiled_in)
 
 
 # ---------------------------------------------------------------- findings
@@ -436,114 +461,113 @@ def diagnose(event: CudaGraphs) -> Iterator[m.Finding]:
     if not event.requested:
         return
     for skip in event.skips:
-        yield _finding(SKIPPED, event, skip.location, skip.reason, detail=skip.text)
+        yield _finding(SKIPPED, event, skip.location, skip.reason, skip.reason, detail=skip.text)
     for cut in event.partitions:
         # Pieces of a graph that torch left out as a whole are never used, whatever the log calls
         # them.
         if cut.not_graphed and NOT_ASKED not in cut.reasons and not _is_skipped(event, cut):
-            reasons = ", ".join(cut.reasons) or "torch gave no reason"
-            message = (
-                f"CUDA graphs cover only {cut.graphed} of "
-                f"{plural(cut.graphed + cut.not_graphed, 'partition')} of a compiled graph: "
-                f"{reasons}"
-            )
-            if cut.cpu_inputs:
-                message += f"; on the CPU: {', '.join(cut.cpu_inputs[:3])}"
-            yield _finding(
-                PARTITIONED,
-                event,
-                cut.location,
-                message,
-                identity=reasons,
-                related=cut.related,
-                names=cut.cpu_inputs,
-            )
+            yield _partitioned(event, cut)
     # Where torch only recorded graphs in the traced steps, there was none to replay yet.
-    may_replay = not event.replayed or any(one.runs for one in event.replayed)
+    may_replay = not event.replayed or any(graph.runs for graph in event.replayed)
     if event.graphs and event.launches_per_step == 0 and may_replay:
-        skipped = "torch logged no skip"
-        if event.skips:
-            skipped = f"torch logged that it skipped {len(event.skips)} of them"
-        message = (
-            "no CUDA graph was launched in TRACE, although "
-            f"{plural(event.graphs, 'compiled graph')} ran in it; {skipped}"
-        )
-        yield _finding(NONE_LAUNCHED, event, None, message, identity="")
+        yield _none_launched(event)
     else:
         yield from _not_launched(event)
-    yield from _again(event)
-    yield from _for_sizes(event)
+    yield from _recorded_again(event)
+    for sizes in event.sizes:
+        if sizes.late:
+            yield _recorded_for_sizes(event, sizes)
+
+
+def _partitioned(event: CudaGraphs, cut: Partitioning) -> m.Finding:
+    reasons = ", ".join(cut.reasons) or "torch gave no reason"
+    pieces = plural(cut.graphed + cut.not_graphed, "partition")
+    message = f"CUDA graphs cover only {cut.graphed} of {pieces} of a compiled graph: {reasons}"
+    names = cut.cpu_inputs
+    if names:
+        message += f"; on the CPU: {', '.join(names[:3])}"
+    return _finding(
+        PARTITIONED, event, cut.location, reasons, message, related=cut.related, names=names
+    )
+
+
+def _none_launched(event: CudaGraphs) -> m.Finding:
+    skipped = "torch logged no skip"
+    if event.skips:
+        skipped = f"torch logged that it skipped {len(event.skips)} of them"
+    message = (
+        "no CUDA graph was launched in TRACE, although "
+        f"{plural(event.graphs, 'compiled graph')} ran in it; {skipped}"
+    )
+    return _finding(NONE_LAUNCHED, event, None, "", message)
 
 
 def _not_launched(event: CudaGraphs) -> Iterator[m.Finding]:
-    for one in event.replayed:
+    for graph in event.replayed:
         # Without kernels of its own there was nothing to launch. Fewer launches than runs prove as
         # much of some.
-        if one.kernels == 0 or one.launches >= one.runs:
+        if graph.kernels == 0 or graph.launches >= graph.runs:
             continue
-        name = f"compilation {one.compile_id}"
-        if one.location is not None:
-            name = one.location.function
+        name = f"compilation {graph.compile_id}"
+        if graph.location is not None:
+            name = graph.location.function
         skipped = "torch logged no skip of it"
-        if _is_skipped(event, one):
+        if _is_skipped(event, graph):
             skipped = "torch logged that it skipped it"
         without = "each"
-        if one.launches:
-            without = str(one.runs - one.launches)
+        if graph.launches:
+            without = str(graph.runs - graph.launches)
         message = (
-            f"no CUDA graph of {name} was launched in {without} of its {plural(one.runs, 'run')} "
+            f"no CUDA graph of {name} was launched in {without} of its {plural(graph.runs, 'run')} "
             f"in TRACE, though others were; {skipped}"
         )
-        identity = f"{name} {one.compile_id.partition('/')[2]}"
-        yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
+        identity = f"{name} {graph.compile_id.partition('/')[2]}"
+        yield _finding(NONE_LAUNCHED, event, graph.location, identity, message)
 
 
-def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
+def _is_skipped(event: CudaGraphs, graph: Partitioning | Replayed) -> bool:
     """Whether torch logged a skip of its compilation, or of its function."""
-    functions = {
-        (skip.location.file, skip.location.function) for skip in event.skips if skip.location
-    }
-    by_function = (
-        one.location is not None and (one.location.file, one.location.function) in functions
-    )
-    return by_function or any(skip.compile_id == one.compile_id for skip in event.skips)
+    place = graph.location
+    for skip in event.skips:
+        if skip.compile_id == graph.compile_id:
+            return True
+        other = skip.location
+        if place and other and (place.file, place.function) == (other.file, other.function):
+            return True
+    return False
 
 
-def _again(event: CudaGraphs) -> Iterator[m.Finding]:
+def _recorded_again(event: CudaGraphs) -> Iterator[m.Finding]:
     """Recordings in steady state of a compilation that had been recorded before."""
     if isinstance(event.recorded, m.Skipped):
         return
     sizes = {each.compile_id: each.sizes for each in event.sizes}
-    late = (
-        [
-            one
-            for one in _repeated(same, sizes.get(same[0].compile_id, 1))
-            if one.call >= event.steady_from
-        ]
-        for same in grouped(event.recorded, lambda one: (one.compile_id, one.compiled_in))
-    )
-    for recorded in filter(None, late):
-        first = recorded[0]
+    for graph in grouped(event.recorded, lambda one: (one.compile_id, one.compiled_in)):
+        repeated = _repeated(graph, sizes.get(graph[0].compile_id, 1))
+        late = [recorded for recorded in repeated if recorded.call >= event.steady_from]
+        if not late:
+            continue
         name = "a compiled graph"
-        if first.location is not None:
-            name = first.location.function
+        place = graph[0].location
+        if place is not None:
+            name = place.function
         times = "once"
-        if len(recorded) > 1:
-            times = f"{len(recorded)} times"
-        why = next((one.again for one in recorded if one.again), "")
+        if len(late) > 1:
+            times = f"{len(late)} times"
+        why = next((recorded.again for recorded in late if recorded.again), "")
         message = (
             f"the CUDA graph of {name} was recorded again {times} after warm-up: "
             f"{why.partition(chr(10))[0] or 'torch gave no reason'}"
         )
-        detail = "\n".join(f"step {one.call}: {one.again}" for one in recorded)
+        detail = "\n".join(f"step {recorded.call}: {recorded.again}" for recorded in late)
         yield _finding(
             RERECORDED,
             event,
-            first.location,
+            place,
+            name,
             message,
             detail=detail,
-            count=len(recorded),
-            identity=name,
+            count=len(late),
         )
 
 
@@ -568,84 +592,55 @@ def _repeated(recorded: Sequence[Recorded], sizes: int) -> Iterator[Recorded]:
         known.add(key)
 
 
-def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
+def _recorded_for_sizes(event: CudaGraphs, sizes: GraphSizes) -> m.Finding:
     """Tell what a CUDA graph for each size of the inputs costs; a note where that is seldom."""
-    for each in event.sizes:
-        if not each.late:
-            continue
-        one, several, no_fix = "size", "input sizes", ""
-        if each.numbers:
-            one, several = "value", f"values of {' and '.join(map(said, each.numbers[:NAMED]))}"
-            no_fix = NUMBERS
-        message = f"a CUDA graph is recorded for each of {each.sizes:,} {several}"
-        often = each.warned
-        if isinstance(each.each_us, float):
-            often = each.in_steps > SELDOM * each.steps
-            took = figure(each.each_us / 1e3)
-            usual = figure(each.usual_us / 1e3)
-            message += (
-                f": {each.in_steps:,} of {plural(each.steps, 'step')} record one or run a {one} "
-                f"for the first time, {took} ms each where a replay takes {usual} ms"
-            )
-        else:
-            message += f", {each.late:,} of them after warm-up"
-        if each.warned:
-            message += "; torch warns of it"
-        yield _finding(
-            RERECORDED,
-            event,
-            each.location,
-            message,
-            identity=SIZES,
-            is_note=not often,
-            count=each.late,
-            no_fix=no_fix,
-            cost=_cost_of_sizes(each),
-            saves=_saved_without_sizes(each),
+    one = "size"
+    several = "input sizes"
+    no_fix = ""
+    if sizes.numbers:
+        one = "value"
+        several = f"values of {' and '.join(map(said, sizes.numbers[:NAMED]))}"
+        no_fix = NUMBERS
+    message = f"a CUDA graph is recorded for each of {sizes.sizes:,} {several}"
+    often = sizes.warned
+    details: Details = {"count": sizes.late, "no_fix": no_fix}
+    if isinstance(sizes.each_us, m.Skipped):
+        message += f", {sizes.late:,} of them after warm-up"
+        details["cost"] = details["saves"] = sizes.each_us
+    else:
+        often = sizes.in_steps > SELDOM * sizes.steps
+        took = figure(sizes.each_us / 1e3)
+        usual = figure(sizes.usual_us / 1e3)
+        message += (
+            f": {sizes.in_steps:,} of {plural(sizes.steps, 'step')} record one or run a {one} "
+            f"for the first time, {took} ms each where a replay takes {usual} ms"
         )
-
-
-@m.skippable
-def _cost_of_sizes(each: GraphSizes) -> m.FindingCost:
-    m.known(each.each_us)
-    return m.FindingCost(
-        each.extra_us / 1e6, "s", "beyond replays, in all", (m.PassName.MEMORY,), each.in_steps
-    )
-
-
-@m.skippable
-def _saved_without_sizes(each: GraphSizes) -> m.Saving:
-    """One graph for all sizes saves the others, and compiling for other sizes."""
-    m.known(each.each_us)
-    return m.Saving(
-        each.extra_us + each.compiled_us,
-        "recording graphs, and compiling again for other sizes",
-        (m.PassName.MEMORY, m.PassName.COMPILE),
-        per="run",
-    )
+        beyond_s = sizes.extra_us / 1e6
+        details["cost"] = m.FindingCost(
+            beyond_s, "s", "beyond replays, in all", MEASURED[:1], sizes.in_steps
+        )
+        # One graph for all sizes saves the others, and compiling for other sizes.
+        saved_us = sizes.extra_us + sizes.compiled_us
+        what = "recording graphs, and compiling again for other sizes"
+        details["saves"] = m.Saving(saved_us, what, MEASURED, per="run")
+    if sizes.warned:
+        message += "; torch warns of it"
+    place = sizes.location
+    return _finding(RERECORDED, event, place, SIZES, message, is_note=not often, **details)
 
 
 def _finding(
     rule: m.Rule,
     event: CudaGraphs,
     location: m.Location | None,
+    identity: str,
     message: str,
     *,
-    identity: str | None = None,
     is_note: bool = False,
     **details: Unpack[Details],
 ) -> m.Finding:
     place = ""
     if location is not None:
         place = event.identities[location]
-    if identity is None:
-        identity = message
-    return finding(
-        rule,
-        Event(run=event.run, location=location),
-        message,
-        place,
-        identity,
-        is_note=is_note,
-        **details,
-    )
+    here = Event(run=event.run, location=location)
+    return finding(rule, here, message, place, identity, is_note=is_note, **details)

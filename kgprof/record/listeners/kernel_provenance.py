@@ -1,6 +1,9 @@
 """Which source lines each generated kernel came from, as Inductor itself wrote it down while it
 fused them.
 
+    Inductor's log ──KernelProvenance──► one KernelOrigin for each call of a kernel
+    set_kernel_post_grad_provenance_tracing ──KernelWatch──► its KernelWork
+
 Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it
 as an artifact of the structured trace: "kernel name:number of the call" -> stacks, one for each
 operation that went into the kernel. Its names are the trace's names. Watched in the first process
@@ -38,7 +41,7 @@ ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
 # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
 CACHE_ARTIFACT = "fx_graph_cache_"
 WANTED = frozenset(
-    (ARTIFACT, *(f"{CACHE_ARTIFACT}{became}" for became in ("hit", "miss", "bypass")))
+    (ARTIFACT, f"{CACHE_ARTIFACT}hit", f"{CACHE_ARTIFACT}miss", f"{CACHE_ARTIFACT}bypass")
 )
 COMPILER = "torch._inductor.compile_fx"
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
@@ -170,14 +173,13 @@ def origins(
         if work and key not in work:
             continue
         kernel, _, number = key.rpartition(":")
-        lines = dict.fromkeys(
-            line for stack in stacks if (line := innermost(stack, project)) is not None
-        )
+        lines = dict.fromkeys(innermost(stack, project) for stack in stacks)
+        inside = tuple(filter(None, lines))[:MAX_LINES]
         yield m.KernelOrigin(
             compile_id=compile_id,
             kernel=kernel or key,
             number=int(number) if kernel and number.isdigit() else 0,
-            lines=tuple(lines)[:MAX_LINES] or tuple(filter(None, (way_in,))),
+            lines=inside or tuple(filter(None, (way_in,))),
             work=work.get(key),
         )
 
@@ -185,13 +187,15 @@ def origins(
 def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
     """The last frame of a stack, as Python prints it, that lies in the project; else in a library
     that is not torch."""
-    every = list(_FRAME.finditer(stack))
-    inside = [frame for frame in every if project.holds(frame["file"])]
-    inside = inside or [frame for frame in every if project.package(frame["file"])[0] not in TOOLS]
-    if not inside:
-        return None
-    last = inside[-1]
-    return m.SourceLine(last["file"], int(last["line"]), last["function"])
+    of_a_library = None
+    for frame in reversed(list(_FRAME.finditer(stack))):
+        file = frame["file"]
+        line = m.SourceLine(file, int(frame["line"]), frame["function"])
+        if project.holds(file):
+            return line
+        if of_a_library is None and project.package(file)[0] not in TOOLS:
+            of_a_library = line
+    return of_a_library
 
 
 class CachedAsEver(Source):
@@ -213,8 +217,9 @@ class CachedAsEver(Source):
                 setattr(this, LEVEL, 0)
 
         def prepared(this: Any) -> Any:
-            for name in (name for name in vars(this) if name.startswith("inductor_provenance_")):
-                setattr(this, name, None)
+            for name in vars(this):
+                if name.startswith("inductor_provenance_"):
+                    setattr(this, name, None)
             return prepare(this)
 
         replace(details, "__init__", keyed, undo)
@@ -257,7 +262,7 @@ class FallbackProvenance(Source):
 class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
-    def __init__(self, note: Note, graphs: GraphWatch | None = None) -> None:
+    def __init__(self, note: Note, graphs: GraphWatch) -> None:
         self._note = note
         self._graphs = graphs
 
@@ -271,10 +276,8 @@ class KernelWatch(Source):
             if number is not None:
                 work = work_of(nodes, kernel_name)
                 self._note(f"{kernel_name}:{number}", work)
-                if self._graphs is not None:
-                    self._graphs.kernels.append(
-                        (kernel_name, work, [] if work.unknown else accesses(nodes))
-                    )
+                moved = accesses(nodes) if not work.unknown else []
+                self._graphs.kernels.append((kernel_name, work, moved))
             return number
 
         for module in (debug, *users):
@@ -286,32 +289,34 @@ def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
     """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never
     fails for it."""
     try:
-        return (
-            _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
-        )
+        if isinstance(nodes, Sequence):
+            return _of_generated(_nodes(nodes))
+        return _of_library(nodes, kernel_name)
     # a node of any kind, in the middle of the workload's own compilation
     except Exception as error:  # noqa: BLE001
-        return m.KernelWork(
-            unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}"
-        )
+        why = f"{type(error).__name__}: {error}"
+        return m.KernelWork(unknown=f"Inductor's nodes could not be read: {why}")
 
 
 # ---------------------------------------------------------------- kernels that Inductor generated
 
 
-def _of_generated(scheduled: Sequence[Any]) -> m.KernelWork:
-    """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
-    nodes = _nodes(scheduled)
-    flops = sum(filter(None, (node.estimate_flops() for node in nodes))) or None
-    return m.KernelWork(
-        bytes_moved=sum(moved for _, _, moved in _accesses(nodes)),
-        flops=flops,
-        dtype=_dtype(next(node.node for node in nodes if node.estimate_flops())) if flops else "",
-    )
+def _of_generated(nodes: Sequence[Any]) -> m.KernelWork:
+    bytes_moved = sum(moved for _, _, moved in _accesses(nodes))
+    flops = 0
+    dtype = ""
+    for node in nodes:
+        estimated = node.estimate_flops()
+        if estimated:
+            flops += estimated
+            dtype = dtype or _dtype(node.node)
+    return m.KernelWork(bytes_moved=bytes_moved, flops=flops or None, dtype=dtype)
 
 
 def _nodes(scheduled: Sequence[Any]) -> list[Any]:
-    return [node for one in scheduled if hasattr(one, "get_nodes") for node in one.get_nodes()]
+    """``scheduled``: scheduler nodes, and markers between the loops of a reduction."""
+    groups = (group for group in scheduled if hasattr(group, "get_nodes"))
+    return [node for group in groups for node in group.get_nodes()]
 
 
 def accesses(nodes: Any) -> list[Access]:
@@ -321,14 +326,11 @@ def accesses(nodes: Any) -> list[Access]:
         return list(_accesses(_nodes(nodes)))
     if type(nodes).__name__ == SCATTER:
         return []
-    tensors = (
-        ((one, False) for one in _tensors(nodes.inputs)),
-        ((one, True) for one in _results(nodes)),
-    )
+    reads = _tensors(nodes.inputs)
+    tensors = (*reads, *_results(nodes))
     return [
-        (one.get_name(), written, _bytes_of_tensor(one))
-        for some in tensors
-        for one, written in some
+        (tensor.get_name(), place >= len(reads), _bytes_of_tensor(tensor))
+        for place, tensor in enumerate(tensors)
     ]
 
 
@@ -336,52 +338,53 @@ def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
     """The bytes of each buffer that comes from outside or is left behind; what lives inside the
     kernel moves none."""
     own = {node.get_name() for node in nodes}
-    written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
-    reads = []
+    read: dict[str, set[Any]] = {}
+    written: dict[str, set[Any]] = {}
     for node in nodes:
         # What a scatter writes into is among its reads, as a whole; it is there for the order of
         # the kernels.
         targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
-        reads += [
-            dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)
-        ]
-    read = _by_buffer(reads)
-    for name, found in read.items():
+        for access in node.read_writes.reads:
+            if not (_is_whole(access) and access.name in targets):
+                _add(read, access)
+        for access in node.read_writes.writes:
+            _add(written, access)
+    for name in read:
         if name not in written:
-            yield name, False, _bytes(name, found)
-    for name, found in written.items():
+            yield name, False, _bytes(name, read[name])
+    for name, writes in written.items():
         buffer = nodes[0].scheduler.name_to_buf[name]
         if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
-            # atomic_add reads as well
-            both_ways = 2 if any(getattr(one, "mode", None) for one in found) else 1
-            yield name, True, both_ways * _bytes(name, found)
+            moved = _bytes(name, writes)
+            if any(getattr(access, "mode", None) for access in writes):
+                moved *= 2  # atomic_add reads as well
+            yield name, True, moved
+
+
+def _add(by_buffer: dict[str, set[Any]], access: Any) -> None:
+    """The same access twice is one: the second finds its element in a register or a cache."""
+    if type(access).__name__ != "WeakDep":  # an order between two kernels, no access
+        by_buffer.setdefault(access.name, set()).add(access)
 
 
 def _is_whole(access: Any) -> bool:
     return type(access).__name__ == "StarDep"
 
 
-def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
-    """The same access twice is one: the second finds its element in a register or a cache."""
-    found: dict[str, set[Any]] = {}
-    for access in accesses:
-        if type(access).__name__ != "WeakDep":  # an order between two kernels, no access
-            found.setdefault(access.name, set()).add(access)
-    return found
-
-
 def _bytes(name: str, accesses: Collection[Any]) -> int:
     """Of the buffer ``name`` what a kernel with these accesses moves: no more than the whole of
     it."""
     graph = _graph()
-    whole = elements = _hint(graph.get_numel(name))
+    elements = _hint(graph.get_numel(name))
     if not any(map(_is_whole, accesses)):
-        each = (
-            math.prod(map(_hint, a.size)) if a.is_indirect() else _hint(a.get_numel())
-            for a in accesses
-        )
-        elements = min(whole, sum(each))
+        elements = min(elements, sum(map(_elements, accesses)))
     return int(graph.get_dtype(name).itemsize * elements)
+
+
+def _elements(access: Any) -> int:
+    if access.is_indirect():
+        return math.prod(map(_hint, access.size))
+    return _hint(access.get_numel())
 
 
 # ---------------------------------------------------------------- calls of libraries
@@ -394,15 +397,13 @@ def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
     if any(word in kernel_name for word in INDEXED):
         return m.KernelWork(unknown="the bytes it moves depend on its indices")
     node = _graph().scheduler.name_to_node.get(kernel.get_operation_name())
-    flops = (node.estimate_flops() if node is not None else None) or None
+    flops = (node is not None and node.estimate_flops()) or None
     results = _results(kernel)
     if not results:
         return m.KernelWork(flops=flops, unknown="it has no single result of a known shape")
-    return m.KernelWork(
-        bytes_moved=sum(map(_bytes_of_tensor, (*_tensors(kernel.inputs), *results))),
-        flops=flops,
-        dtype=_dtype(kernel) if flops else "",
-    )
+    bytes_moved = sum(map(_bytes_of_tensor, (*_tensors(kernel.inputs), *results)))
+    dtype = (flops and _dtype(kernel)) or ""
+    return m.KernelWork(bytes_moved=bytes_moved, flops=flops, dtype=dtype)
 
 
 def _of_scatter(kernel: Any) -> m.KernelWork:
@@ -411,20 +412,17 @@ def _of_scatter(kernel: Any) -> m.KernelWork:
 
     An element is read first where the new value depends on it.
     """
-    target, index, *source = _tensors(kernel.inputs)
+    target, index, *sources = _tensors(kernel.inputs)
     elements = math.prod(map(_hint, index.get_output_spec().size))
-    written = elements * target.get_output_spec().dtype.itemsize
-    both_ways = (
-        2
-        if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload)
-        else 1
-    )
-    # Only the indexed part of a larger source counts.
-    taken = sum(
-        min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize)
-        for one in source
-    )
-    return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
+    moved = elements * target.get_output_spec().dtype.itemsize
+    if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload):
+        moved *= 2
+    moved += _bytes_of_tensor(index)
+    for source in sources:
+        # Only the indexed part of a larger source counts.
+        part = elements * source.get_output_spec().dtype.itemsize
+        moved += min(_bytes_of_tensor(source), part)
+    return m.KernelWork(bytes_moved=moved)
 
 
 def _results(kernel: Any) -> list[Any]:
@@ -434,21 +432,24 @@ def _results(kernel: Any) -> list[Any]:
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:
-    flat = [one for node in nodes for one in (node if isinstance(node, list | tuple) else (node,))]
-    return [
-        one
-        for one in flat
-        if (spec := one.maybe_get_output_spec()) is not None and hasattr(spec, "stride")
-    ]
+    """Those of them, and of the lists among them, that have a shape."""
+    tensors: list[Any] = []
+    for node in nodes:
+        if isinstance(node, list | tuple):
+            tensors += _tensors(node)
+        elif hasattr(node.maybe_get_output_spec(), "stride"):
+            tensors.append(node)
+    return tensors
 
 
 def _bytes_of_tensor(tensor: Any) -> int:
     """An axis of stride 0 (a bias that is added to every row) is one element long in memory."""
     layout = tensor.get_output_spec()
-    sizes = (
-        _hint(size) for size, stride in zip(layout.size, layout.stride, strict=True) if stride != 0
-    )
-    return int(math.prod(sizes) * layout.dtype.itemsize)
+    moved = layout.dtype.itemsize
+    for size, stride in zip(layout.size, layout.stride, strict=True):
+        if stride != 0:
+            moved *= _hint(size)
+    return int(moved)
 
 
 # ---------------------------------------------------------------- both
@@ -460,8 +461,9 @@ def _dtype(node: Any) -> str:
     if any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in operands):
         return m.FLOAT8
     name = str(node.get_dtype()).removeprefix("torch.")
-    tensor_cores = name == "float32" and torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if tensor_cores else name
+    if name == "float32" and torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return name
 
 
 def _graph() -> Any:
@@ -470,4 +472,6 @@ def _graph() -> Any:
 
 def _hint(size: Any) -> int:
     """The size that was there when it was compiled, where it is dynamic."""
-    return size if isinstance(size, int) else int(_graph().sizevars.optimization_hint(size))
+    if isinstance(size, int):
+        return size
+    return int(_graph().sizevars.optimization_hint(size))

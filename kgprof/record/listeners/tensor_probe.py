@@ -1,6 +1,11 @@
 """Addresses, aliases and versions of what goes into and comes out of each compiled graph, and of
 declared buffers.
 
+    Dynamo compiles a graph ──around──► its _Graph, and a function that calls before and after
+    each run of the graph ──before, after──► _Graph: an _Input for each argument, outputs, overlaps
+    each call of the workload ──call_begins, call_ended──► _Buffers, outputs that are still held
+    TensorProbe.records ──► TensorRecords
+
 Around each graph's call, whatever the backend: a function stands where Dynamo calls the graph from
 (``installed_graphs``) and reads ``data_ptr``, storage, shape, stride and ``_version`` before and
 after. Nothing is copied, and no tensor is held: a storage is remembered by a weak reference, which
@@ -95,8 +100,7 @@ class TensorProbe(InstalledGraphs):
         self._watched_calls: list[int] = []
         self._steps_marked = self._marks_before = 0
         self._made = _Made()
-        self._declares = buffers is not None
-        self._buffers = _Buffers(buffers or dict, calls, self._made)
+        self._buffers = _Buffers(buffers, calls, self._made)
         self._backwards: weakref.WeakKeyDictionary[type, _Graph] = weakref.WeakKeyDictionary()
         # By the class of the node: a forward, until its backward has run.
         self._run_backwards: list[_Graph] = []
@@ -106,13 +110,12 @@ class TensorProbe(InstalledGraphs):
 
     def declare(self, buffers: Buffers) -> None:
         """Of a workload that was loaded while the probe was listening."""
-        self._declares = True
-        self._buffers = _Buffers(buffers, self._calls, self._made)
+        self._buffers.declared = buffers
 
     def records(self) -> m.TensorRecords:
         return m.TensorRecords(
             graphs=tuple(graph.record() for graph in self._graphs),
-            buffers=self._buffers.records() if self._declares else None,
+            buffers=self._buffers.records(),
             watched=tuple(self._watched_calls),
             steps_marked=self._steps_marked,
             left_out=self._left_out,
@@ -124,28 +127,27 @@ class TensorProbe(InstalledGraphs):
         left out."""
 
         def steps(calls: Iterable[int]) -> tuple[int, ...]:
-            return tuple(sorted({step for call in calls if (step := number(call)) >= 0}))
+            numbers = set(map(number, calls))
+            return tuple(sorted(step for step in numbers if step >= 0))
 
-        def of_input(one: m.GraphInput) -> m.GraphInput:
-            held = (replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in one.held)
-            return replaced(one, held=tuple(held))
+        def of_input(given: m.GraphInput) -> m.GraphInput:
+            held = (replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in given.held)
+            return replaced(given, held=tuple(held))
 
-        def renumbered(graph: m.WatchedGraph) -> m.WatchedGraph:
-            overlaps = (replaced(one, first_call=number(one.first_call)) for one in graph.overlaps)
-            outputs = (replaced(one, calls=steps(one.calls)) for one in graph.held_outputs)
+        def of_graph(graph: m.WatchedGraph) -> m.WatchedGraph:
+            inputs = tuple(map(of_input, graph.inputs))
+            overlaps = (replaced(o, first_call=number(o.first_call)) for o in graph.overlaps)
+            outputs = (replaced(o, calls=steps(o.calls)) for o in graph.held_outputs)
             return replaced(
-                graph,
-                inputs=tuple(map(of_input, graph.inputs)),
-                overlaps=tuple(overlaps),
-                held_outputs=tuple(outputs),
+                graph, inputs=inputs, overlaps=tuple(overlaps), held_outputs=tuple(outputs)
             )
 
-        found = self.records()
+        records = self.records()
         return replaced(
-            found,
-            graphs=tuple(map(renumbered, found.graphs)),
-            backwards=tuple(map(renumbered, found.backwards)),
-            watched=steps(found.watched),
+            records,
+            graphs=tuple(map(of_graph, records.graphs)),
+            backwards=tuple(map(of_graph, records.backwards)),
+            watched=steps(records.watched),
         )
 
     def listen(self, undo: ExitStack) -> None:
@@ -214,7 +216,6 @@ class TensorProbe(InstalledGraphs):
         def watched(*args: Any) -> Any:
             call = calls.current
             if not graph.takes(call):
-                graph.unwatched += 1
                 return compiled(*args)
             before = self._before(graph, call, args, sys._getframe())
             result = compiled(*args)
@@ -229,7 +230,6 @@ class TensorProbe(InstalledGraphs):
         def passed(*args: Any) -> Any:
             if self._watching:
                 return watching(*args)
-            graph.unwatched += 1
             return compiled(*args)
 
         not_compiled(passed)
@@ -258,18 +258,18 @@ class TensorProbe(InstalledGraphs):
     @aside
     def _backward_of(self, args: Any) -> _Graph | None:
         """The graph that AOTAutograd is about to run, with what its node tells of it."""
-        above = next(
-            (one for one in islice(upwards(sys._getframe(3)), 4) if one.f_code.co_name == BACKWARD),
-            None,
-        )
-        node = None if above is None else above.f_locals.get("ctx")
-        graph = self._backwards.get(type(node))
-        if graph is not None and not graph.is_backward:
-            graph = self._backwards[type(node)] = graph.of_backward(
-                args, getattr(type(node), "_forward_cls", None)
-            )
-            self._run_backwards.append(graph)
-        return graph
+        kind: type = type(None)
+        for above in islice(upwards(sys._getframe(3)), 4):
+            if above.f_code.co_name == BACKWARD:
+                kind = type(above.f_locals.get("ctx"))
+                break
+        graph = self._backwards.get(kind)
+        if graph is None or graph.is_backward:
+            return graph
+        backward = graph.of_backward(args, getattr(kind, "_forward_cls", None))
+        self._backwards[kind] = backward
+        self._run_backwards.append(backward)
+        return backward
 
     def _watch_backwards(self, undo: ExitStack) -> None:
         from torch._functorch._aot_autograd import runtime_wrappers
@@ -284,16 +284,14 @@ class TensorProbe(InstalledGraphs):
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
             graph = self._backward_of(args)
             call = calls.current
-            if graph is None:
-                return original(compiled, args, *rest, **named)
-            if not self._watching or not graph.takes(call):
-                graph.unwatched += 1
+            if graph is None or not self._watching or not graph.takes(call):
                 return original(compiled, args, *rest, **named)
             here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
             before = self._before(
                 graph,
                 call,
                 args,
+                # no local, which would keep the other locals of its own frame in memory
                 sys._getframe() if here else sys._current_frames().get(self._thread),
             )
             tensors = [
@@ -318,13 +316,13 @@ def _backwards_of(result: Any) -> Iterator[Any]:
         if isinstance(value, torch.Tensor)
     ]
     for _ in range(NODES):
+        following: list[Any] = []
         for node in nodes:
             if type(node).__name__ == COMPILED_NODE:
                 yield node
-        others = (
-            node for node in nodes if node is not None and type(node).__name__ != COMPILED_NODE
-        )
-        nodes = [following for node in others for following, _ in node.next_functions]
+            elif node is not None:
+                following += [beyond for beyond, _ in node.next_functions]
+        nodes = following
 
 
 # ---------------------------------------------------------------- one tensor
@@ -347,7 +345,10 @@ class _Place(NamedTuple):
 
 def _place(tensor: Any) -> _Place | None:
     """None for what is no strided tensor, or has no storage."""
-    if not isinstance(tensor, torch.Tensor) or (lies := memory_of(tensor)) is None:
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    lies = memory_of(tensor)
+    if lies is None:
         return None
     return _Place(*lies, version_of(tensor))
 
@@ -360,8 +361,6 @@ def _unless_gone(place: _Place | None) -> _Place | None:
 
 
 _Places = list[_Place | None]  # of what goes into a graph, or comes out
-_Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies
-_NO_VERSION = "an inference tensor has no version, so writes to it cannot be observed"
 
 
 class _Made:
@@ -409,7 +408,6 @@ class _Input:
         self.written: list[int] = []
         self.frames: Frames = ()
         self.lies_in = ""
-        self.unobservable = ""
 
     def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: Frames) -> None:
         if not self.watched:
@@ -420,8 +418,6 @@ class _Input:
             if made is not None:
                 counts = self.made_now if made[1] == call else self.made_before
                 counts[made[0]] = counts.get(made[0], 0) + 1
-        if place.version is None:
-            self.unobservable = _NO_VERSION
         self.watched += 1
         self.place = place
         self.last = place.memory
@@ -471,7 +467,6 @@ class _Graph:
         self._held: dict[int, list[int]] = {}
         self._call, self._run = -2, 0  # the call that runs are counted in, and how many there were
         self.watched = 0
-        self.unwatched = 0
 
     @property
     def is_backward(self) -> bool:
@@ -480,32 +475,38 @@ class _Graph:
     def of_backward(self, args: Sequence[Any], of_autograd: Any) -> _Graph:
         """``args``: of its first run, incoming gradients last but for the states of random
         numbers."""
-        incoming = len(
-            getattr(getattr(of_autograd, "metadata", None), "subclass_tangent_meta", None) or ()
-        )
-        traced = getattr(getattr(of_autograd, "_lazy_backward_info", None), "bw_module", None)
+        metadata = getattr(of_autograd, "metadata", None)
+        incoming = len(getattr(metadata, "subclass_tangent_meta", None) or ())
         places = [_place(arg) for arg in args]
-        end = (
-            max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
-        )
+        end = len(places)
+        while end and places[end - 1] is None:
+            end -= 1
         fixed = {one.name: one.static for one in self._compiled.inputs}
         inputs = []
         for index, place in enumerate(places):
-            given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
-            number = f" {index - end + incoming}" if incoming > 1 else ""
-            name = f"{m.INCOMING}{number}" if end - incoming <= index < end else given
+            name = ""
+            if end - incoming <= index < end:
+                name = m.INCOMING
+                if incoming > 1:
+                    name += f" {index - end + incoming}"
+            elif place is not None:
+                name = self._made.taken.get(place.storage.cdata, "")
             inputs.append(m.GraphInput(name, fixed.get(name, "")))
-        known = replaced(
+        in_place: list[m.InPlace] = []
+        traced = getattr(getattr(of_autograd, "_lazy_backward_info", None), "bw_module", None)
+        if traced is not None:
+            in_place += writes_of_backward(traced.graph)
+        backward = replaced(
             self._compiled,
             inputs=tuple(inputs),
-            in_place=() if traced is None else tuple(writes_of_backward(traced.graph)),
+            in_place=tuple(in_place),
             returned_inputs=(),
             returned_outputs=None,
             returned_twice=(),
             returns=True,
             backward=True,
         )
-        return _Graph(known, self._made)
+        return _Graph(backward, self._made)
 
     def takes(self, call: int) -> bool:
         """Whether this run of the graph is looked at."""
@@ -537,30 +538,31 @@ class _Graph:
     def after(self, call: int, args: Sequence[Any], before: _Places, result: Any) -> dict[int, int]:
         """By how much the versions of the storages (as StorageWeakRef names them) that came in rose
         meanwhile."""
-        run = self._run
         written = {}
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
             if arg is None or place is None or place.version is None:
                 continue
             version = version_of(arg)
             if version is not None and version != place.version:
-                _note(self._inputs[index, run].written, call)
+                _note(self._inputs[index, self._run].written, call)
                 written[place.storage.cdata] = version - place.version
-        outputs = list(result) if isinstance(result, list | tuple) else [result]
+        outputs = [result]
+        if isinstance(result, list | tuple):
+            outputs = list(result)
         self._outputs = len(outputs)
         places = [_place(value) for value in outputs]
-        self._meetings(
-            call,
-            {"input": zip(args, before, strict=True), "output": zip(outputs, places, strict=True)},
+        self._add_overlaps(
+            call, [*_named("input", args, before), *_named("output", outputs, places)]
         )
+        which = " backward" if self.is_backward else ""
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
-            if place is not None and place.storage.cdata not in taken:
-                which = " backward" if self.is_backward else ""
-                self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
-                if not which:
-                    tensor = weakref.ref(outputs[index])
-                    self.results.append(_Result(call, index, place.storage, tensor))
+            if place is None or place.storage.cdata in taken:
+                continue
+            self._made.add(place, f"{self._compiled.compile_id}{which} output {index}", call)
+            if not which:
+                tensor = weakref.ref(outputs[index])
+                self.results.append(_Result(call, index, place.storage, tensor))
         return written
 
     def call_ended(self, call: int) -> None:
@@ -574,36 +576,22 @@ class _Graph:
                 _note(self._held.setdefault(result.output, []), result.call)
         self.results = now
 
-    def _meetings(
-        self, call: int, sides: Mapping[str, Iterable[tuple[Any, _Place | None]]]
-    ) -> None:
-        named = [
-            (f"{side} {index}", value, place)
-            for side, tensors in sides.items()
-            for index, (value, place) in enumerate(tensors)
-            if place is not None
-        ]
-        for (left, a, at), (right, b, bt) in _meeting(named):
-            ours = at.memory
-            theirs = bt.memory
+    def _add_overlaps(self, call: int, tensors: list[_Named]) -> None:
+        for left, right in _meeting(tensors):
+            ours = left.memory
+            theirs = right.memory
+            same = left.tensor is right.tensor
             offset = theirs.address - ours.address
-            key = (
-                left,
-                right,
-                a is b,
-                offset,
-                ours.shape,
-                ours.stride,
-                theirs.shape,
-                theirs.stride,
-            )
-            if (known := self._overlaps.get(key)) is not None:
+            layouts = (ours.shape, ours.stride, theirs.shape, theirs.stride)
+            key = (left.label, right.label, same, offset, layouts)
+            known = self._overlaps.get(key)
+            if known is not None:
                 self._overlaps[key] = replaced(known, runs=known.runs + 1)
             elif len(self._overlaps) >= PAIRS:
                 self._left_out += 1
             else:
                 self._overlaps[key] = m.Overlap(
-                    left, right, a is b, ours, theirs, runs=1, first_call=call
+                    left.label, right.label, same, ours, theirs, runs=1, first_call=call
                 )
 
     def _frames_above(self, frame: FrameType | None) -> Frames:
@@ -615,48 +603,67 @@ class _Graph:
             if not above.f_code.co_filename.startswith((IN_TORCH, __file__))
             and (above.f_code.co_filename, above.f_code.co_firstlineno) != own
         )
-        return tuple(described(above) for above in islice(outer, STACK))
+        return tuple(map(described, islice(outer, STACK)))
 
     def record(self) -> m.WatchedGraph:
-        held: dict[int, list[m.Held]] = {}
-        for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
-            is_fixed = bool(self._compiled.inputs[index].static)
-            held.setdefault(index, []).append(seen.record(fixed=is_fixed))
+        inputs = self._compiled.inputs
+        held: dict[int, list[m.Held]] = {index: [] for index in range(len(inputs))}
+        for index, run in sorted(self._inputs):
+            seen = self._inputs[index, run]
+            held[index].append(seen.record(fixed=bool(inputs[index].static)))
+        outputs = (m.HeldOutput(at, tuple(calls)) for at, calls in sorted(self._held.items()))
         return replaced(
             self._compiled,
-            inputs=tuple(
-                replaced(one, held=tuple(held.get(index, ())))
-                for index, one in enumerate(self._compiled.inputs)
-            ),
+            inputs=tuple(replaced(inputs[index], held=tuple(held[index])) for index in held),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),
-            held_outputs=tuple(m.HeldOutput(o, tuple(c)) for o, c in sorted(self._held.items())),
+            held_outputs=tuple(outputs),
             runs=self.watched,
-            unwatched_runs=self.unwatched,
             left_out=self._left_out,
         )
 
 
-def _meeting(named: list[_Named]) -> Iterator[tuple[_Named, _Named]]:
-    """Pairs whose ranges of addresses meet, each in the order of ``named``; by a sweep over the
+class _Named(NamedTuple):
+    """An argument or a result of one run of a graph."""
+
+    is_output: bool
+    position: int
+    label: str  # "input 0"
+    tensor: Any
+    memory: m.Memory
+
+    @property
+    def end(self) -> int:
+        """The address behind its last element."""
+        memory = self.memory
+        extent = 1
+        for length, stride in zip(memory.shape, memory.stride, strict=True):
+            extent += (length - 1) * stride
+        return memory.address + extent * memory.itemsize
+
+
+def _named(side: str, tensors: Iterable[Any], places: _Places) -> Iterator[_Named]:
+    for index, (tensor, place) in enumerate(zip(tensors, places, strict=True)):
+        if place is not None:
+            yield _Named(side == "output", index, f"{side} {index}", tensor, place.memory)
+
+
+def _meeting(tensors: list[_Named]) -> Iterator[list[_Named]]:
+    """Pairs whose ranges of addresses meet, inputs before outputs; by a sweep over the
     addresses."""
-    order = {id(entry): position for position, entry in enumerate(named)}
     active: list[tuple[int, _Named]] = []
-    for entry in sorted(named, key=lambda entry: (entry[2].memory.device, entry[2].memory.address)):
-        memory = entry[2].memory
+    for tensor in sorted(tensors, key=lambda one: (one.memory.device, one.memory.address)):
+        memory = tensor.memory
         if not memory.size_bytes or not memory.address:
             continue
         active = [
-            (end, one)
-            for end, one in active
-            if end > memory.address and one[2].memory.device == memory.device
+            (end, other)
+            for end, other in active
+            if end > memory.address and other.memory.device == memory.device
         ]
-        for _, one in active:
-            yield (one, entry) if order[id(one)] < order[id(entry)] else (entry, one)
-        extent = (
-            sum((n - 1) * stride for n, stride in zip(memory.shape, memory.stride, strict=True)) + 1
-        )
-        active.append((memory.address + extent * memory.itemsize, entry))
+        for _, other in active:
+            yield sorted((other, tensor))
+        active.append((tensor.end, tensor))
 
 
 # ---------------------------------------------------------------- declared buffers
@@ -678,22 +685,25 @@ class _Buffer:
 
     def stands(self, tensor: torch.Tensor, place: _Place) -> None:
         """Under the name, now."""
-        self.identity, self.place, self.last = id(tensor), place, place.memory
-        self.unobservable = _NO_VERSION if place.version is None else ""
+        self.identity = id(tensor)
+        self.place = place
+        self.last = place.memory
 
 
 class _Buffers:
     """What stands under the declared names before and after each call."""
 
-    def __init__(self, declared: Buffers, calls: CallIndex, made: _Made) -> None:
-        self._declared = declared
+    def __init__(self, declared: Buffers | None, calls: CallIndex, made: _Made) -> None:
+        self.declared = declared
         self._calls = calls
         self._made = made
         self._known: dict[str, _Buffer] = {}
         # storage -> versions by which graphs advanced it in this call
         self.ran: Counter[int] = Counter()
 
-    def records(self) -> tuple[m.WatchedBuffer, ...]:
+    def records(self) -> tuple[m.WatchedBuffer, ...] | None:
+        if self.declared is None:
+            return None
         return tuple(
             msgspec.convert(one, m.WatchedBuffer, from_attributes=True)
             for one in self._known.values()
@@ -701,21 +711,24 @@ class _Buffers:
 
     def before(self) -> None:
         self.ran.clear()
-        for name, tensor in self._declared().items():
-            place = _place(tensor)
-            if place is not None and name not in self._known:
-                self._known[name] = _Buffer(name, tensor, place)
-            elif place is not None:  # rebound between two calls: the workload's harness did it
+        for name, tensor, place in self._standing():
+            if name in self._known:  # rebound between two calls: the workload's harness did it
                 self._compare(self._known[name], tensor, place)
+            else:
+                self._known[name] = _Buffer(name, tensor, place)
 
     def after(self) -> None:
-        for name, tensor in self._declared().items():
+        for name, tensor, place in self._standing():
+            if name in self._known:
+                self._known[name].watched += 1
+                self._compare(self._known[name], tensor, place)
+
+    def _standing(self) -> Iterator[tuple[str, torch.Tensor, _Place]]:
+        """What stands under the names now."""
+        for name, tensor in (self.declared or dict)().items():
             place = _place(tensor)
-            if place is None or name not in self._known:
-                continue
-            buffer = self._known[name]
-            buffer.watched += 1
-            self._compare(buffer, tensor, place)
+            if place is not None:
+                yield name, tensor, place
 
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
         call = self._calls.current
@@ -724,9 +737,11 @@ class _Buffers:
         moved = not place.is_where(before)
         _note(buffer.rebound, call, rebound)
         _note(buffer.moved, call, moved)
-        if (rebound or moved) and (made := self._made.maker(place)) is not None:
-            buffer.made_by[made[0]] += 1
-        if not (rebound or moved) and place.version is not None and before.version is not None:
+        if rebound or moved:
+            made = self._made.maker(place)
+            if made is not None:
+                buffer.made_by[made[0]] += 1
+        elif place.version is not None and before.version is not None:
             advanced = place.version - before.version
             by_graphs = self.ran.get(place.storage.cdata)
             _note(buffer.written_inside, call, bool(advanced) and by_graphs is not None)

@@ -242,7 +242,6 @@ def test_a_skip_points_at_the_projects_line_in_torchs_stack() -> None:
         location=written.place(*LOOP),
         reason="skipping cudagraphs due to mutated inputs (1 instances)",
         text=line.text,
-        call=1,
     )
 
 

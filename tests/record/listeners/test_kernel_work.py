@@ -11,6 +11,7 @@ from torch._inductor import config, debug, ir
 
 from kgprof.model.compile_records import KernelWork
 from kgprof.record.listeners import kernel_provenance
+from kgprof.record.listeners.graph_work import GraphWatch
 from kgprof.record.listeners.kernel_provenance import KernelWatch, work_of
 
 FLOAT = 4
@@ -29,7 +30,7 @@ def generating(tmp_path: Path) -> Iterator[None]:
 def watched(function: Callable[..., object], *arguments: torch.Tensor) -> dict[str, KernelWork]:
     """By kernel, without the number of the call."""
     found: dict[str, KernelWork] = {}
-    with KernelWatch(found.__setitem__) as watch:
+    with KernelWatch(found.__setitem__, GraphWatch()) as watch:
         torch.compile(function)(*arguments)
     assert watch.unavailable == ""
     return {key.rpartition(":")[0]: work for key, work in found.items()}
@@ -148,7 +149,7 @@ class Strange:
 def test_a_torch_without_the_function_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_provenance, "WATCHED", "no_such_function")
 
-    with KernelWatch(lambda key, work: None) as watch:
+    with KernelWatch(lambda key, work: None, GraphWatch()) as watch:
         pass
 
     assert "has no attribute 'no_such_function'" in watch.unavailable
@@ -166,7 +167,7 @@ def test_the_function_is_put_back_also_when_the_workload_raises() -> None:
         seen.extend(module.set_kernel_post_grad_provenance_tracing for module in modules)
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), KernelWatch(lambda key, work: None):
+    with pytest.raises(ZeroDivisionError), KernelWatch(lambda key, work: None, GraphWatch()):
         workload()
 
     assert not set(seen) & set(before)

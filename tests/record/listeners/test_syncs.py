@@ -29,7 +29,8 @@ from kgprof.record.ground import project_sources
 from kgprof.record.ground.source import listening, unavailable
 from kgprof.record.listeners import syncs
 from kgprof.record.listeners.call_index import CallIndex
-from kgprof.record.listeners.syncs import ALL_HOOKS, READING, Syncs
+from kgprof.record.listeners.sync_hooks import ALL_HOOKS, READING
+from kgprof.record.listeners.syncs import Syncs
 from kgprof.record.passes.memory import memory_pass
 from tests.collectors.watched import lines_with
 from tests.record.sessions import Stepping
@@ -879,7 +880,7 @@ def test_a_module_that_moves_its_parameters_is_told_from_a_tensor(
 
 def hooked() -> dict[str, object]:
     """All that the hooks touch."""
-    dispatcher = {name: torch._C._dispatch_dump(f"aten::{name}") for name, _ in READING}
+    dispatcher = {name: torch._C._dispatch_dump(f"aten::{name}") for name in READING}
     waiting = (torch.cuda, torch.accelerator, torch.cuda.Event, torch.cuda.Stream)
     waits = [owner.synchronize for owner in waiting]
     return {

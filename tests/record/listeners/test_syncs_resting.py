@@ -13,7 +13,8 @@ from kgprof.model import SyncRecord
 from kgprof.record.ground import project_sources
 from kgprof.record.listeners import syncs
 from kgprof.record.listeners.call_index import CallIndex
-from kgprof.record.listeners.syncs import TENSORS, Syncs
+from kgprof.record.listeners.sync_hooks import TENSORS
+from kgprof.record.listeners.syncs import Syncs
 
 CPU = torch.device("cpu")
 STEPS, FOLLOWED = 12, 4

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from kgprof.record.ground import project_sources
 from kgprof.record.listeners import tensor_places
 from kgprof.record.listeners.call_index import CallIndex
-from kgprof.record.listeners.syncs import TENSORS, Syncs
+from kgprof.record.listeners.sync_hooks import TENSORS
+from kgprof.record.listeners.syncs import Syncs
 from kgprof.record.listeners.tensor_places import HOST, UNKNOWN, UNNAMED
 
 CPU = torch.device("cpu")

@@ -132,10 +132,7 @@ def test_an_inference_tensor_has_no_version() -> None:
             compiled(x)
 
     (held,) = only_graph(step).inputs[0].held
-    assert (held.written, held.unobservable) == (
-        (),
-        "an inference tensor has no version, so writes to it cannot be observed",
-    )
+    assert held.written == ()
 
 
 def test_a_view_writes_to_the_input_that_it_was_made_of() -> None:
@@ -469,7 +466,6 @@ def test_the_records_grow_with_states_and_not_with_calls() -> None:
     assert len(graph.inputs[0].held) == tensor_probe.RUNS
     assert {held.watched for held in graph.inputs[0].held} == {watched}
     assert graph.runs == watched * tensor_probe.RUNS
-    assert graph.runs + graph.unwatched_runs == (calls.current + 1) * (tensor_probe.RUNS + 2)
 
 
 # ---------------------------------------------------------------- backward graphs

@@ -36,11 +36,11 @@ BREAKS_A_LISTENER = """
 import sys
 import torch
 
-syncs = sys.modules.get("kgprof.record.listeners.syncs")
-if syncs is not None:
+hooks = sys.modules.get("kgprof.record.listeners.sync_hooks")
+if hooks is not None:
     def broken(*seen):
         raise LookupError("a fault of the listener's")
-    syncs._took = broken
+    hooks._took = broken
 print("began", flush=True)
 for _ in range(3):
     torch.ones(2).to("cpu")
