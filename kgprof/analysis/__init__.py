@@ -45,7 +45,7 @@ from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
 from kgprof.measures.paid_once import paid_once
-from kgprof.measures.times import PER_STEP, rounds, step_series, within_process
+from kgprof.measures.times import rounds, step_series
 from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
@@ -340,7 +340,10 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         return m.Skipped("COMPILE has no call")
     steady = times.spread(compiled.watched_us, "us", m.PassName.COMPILE)
     script = run.record.script
-    if script is not None and isinstance(run.record.trace, m.TracePass):
+    every = _of_all_steps(run)
+    if isinstance(every, m.Spread):
+        steady = every  # the first ones may be of another kind: a program may train otherwise later
+    elif script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
         # nearer. Behind those is the one in which it starts. Of another kind they say nothing.
         steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
@@ -348,12 +351,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             us for step, us in steps if not script.traced and step not in compiled.compiled_in
         ]
         traced = times.spread(without, "us", m.PassName.TRACE)
-        every = _of_all_steps(run)
-        known = [each for each in (steady, traced, every) if isinstance(each, m.Spread)]
+        known = [each for each in (steady, traced) if isinstance(each, m.Spread)]
         steady = min(known, key=lambda each: each.median, default=steady)
-        # The first ones may be of another kind: a program may accumulate more gradients later.
-        if isinstance(every, m.Spread) and not within_process(every, PER_STEP).is_steady:
-            steady = every
     if compiled.call_us and isinstance(steady, m.Skipped):
         steady = m.Skipped("no step came after warm-up")
         if compiled.compilations:
