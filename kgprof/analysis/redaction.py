@@ -58,7 +58,12 @@ _LOCAL = frozenset(("localhost", "localdomain", "ip6-localhost"))
 
 _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Not in the middle of a word, of a relative path, or of what another pattern has already put there.
-_PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
+# Options of a compiler have none before it: -I/home/NAME.
+_PATH_START = (
+    r"(?:(?<=file://)|(?<=(?<![\w./-])-[A-Z])|(?<=-isystem)|(?<=-iquote)|(?<=-include)"
+    r"|(?<=\\[nrt])|(?<![\w.\-~>/]))"
+)
+_SLASH = r"(?:\\{0,2}/){1,3}"
 
 
 def _beginning(start: str, path: str, name: str) -> re.Pattern[str]:
@@ -84,13 +89,36 @@ _PYTHON = Pattern(
 )
 _ANY_HOME = Pattern(
     HOMES,
-    re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"),
+    re.compile(
+        rf"{_PATH_START}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}(?!Shared){_PATH_END}"
+    ),
     "~",
     needs="/",
 )
+# torch's comments name a file from the folder that it shares with torch on: "# home/NAME/x.py:3 in f".
+_SHORTENED = r"(?=/[^\s:]*:\d+ in )"
+_SHORTENED_HOME = Pattern(
+    HOMES, re.compile(rf"(?<=# )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs="# "
+)
+_REMOTE_HOME = Pattern(
+    HOMES,
+    re.compile(
+        rf"(?<![\w.+-])((?!https?:)[a-z][\w+.-]{{1,20}}://[\w.@:+-]{{1,200}})/(?:home|Users)/{_PATH_END}"
+    ),
+    r"\1/~",
+    needs="://",
+)
+_ENCODED_HOME = Pattern(
+    HOMES, re.compile(r"(?i)%2F(?:home|Users)%2F[\w.-]+"), "~", needs="%"
+)
+_SHARED_HOME = Pattern(  # \\wsl$\Ubuntu\home\NAME
+    HOMES, re.compile(rf"\\{{1,2}}home\\{{1,2}}{_PATH_END}"), r"\\~", needs="\\home\\"
+)
 _WINDOWS_HOME = Pattern(
     HOMES,
-    re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"),
+    re.compile(
+        r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"
+    ),
     "~",
     needs=":",
 )
@@ -176,6 +204,11 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
         yield Pattern(
             REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/"
         )
+        parts = root.strip("/").split("/")
+        ends = (re.escape("/".join(parts[at:])) for at in range(len(parts) - 1))
+        if shortened := "|".join(ends):
+            find = re.compile(rf"(?<=# )(?:{shortened})/(?=[^\s:]*:\d+ in )")
+            yield Pattern(REPOSITORY, find, "", needs="# ")
     for folder in sorted(set(private.import_folders), key=len, reverse=True):
         yield Pattern(
             FOLDERS,
@@ -189,6 +222,10 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
                 HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home
             )
     yield from (
+        _REMOTE_HOME,
+        _ENCODED_HOME,
+        _SHARED_HOME,
+        _SHORTENED_HOME,
         _ANY_HOME,
         _WINDOWS_HOME,
         _ROOTS_HOME,
@@ -198,24 +235,30 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
 
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
-        name = re.escape(user)
-        find = (  # in a path
-            rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
-            rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
-        )
-        if len(user) >= _SHORTEST_NAME and not _is_a_word(user):
-            find = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"  # anywhere
-        yield Pattern(USERS, re.compile(find), "<user>", needs=user)
+        whole = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
+        for written in _cases(user, whole):
+            name = re.escape(written)
+            find = (  # in a path
+                rf"(?:(?<=/)|(?<=# )(?=[^\s:]*/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
+                rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+            )
+            if whole:
+                find = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"  # anywhere
+            yield Pattern(USERS, re.compile(find), "<user>", needs=written)
     for host in _longest_first(
         (*private.hosts, *(host.partition(".")[0] for host in private.hosts))
     ):
         if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
-            yield Pattern(
-                HOSTS,
-                re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"),
-                "<host>",
-                needs=host,
-            )
+            for written in _cases(host, True):
+                find = rf"(?<![A-Za-z0-9-]){re.escape(written)}(?![A-Za-z0-9-])"
+                yield Pattern(HOSTS, re.compile(find), "<host>", needs=written)
+
+
+def _cases(name: str, whole: bool) -> Iterable[str]:
+    """As it is, and if it is looked for anywhere as a shell or a title may write it."""
+    if not whole:
+        return (name,)
+    return dict.fromkeys((name, name.lower(), name.upper(), name.capitalize()))
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
