@@ -9,7 +9,7 @@ what stood there before, and two Profiles are compared by them.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,9 +18,12 @@ from msgspec.structs import replace
 from kgprof import collectors
 from kgprof import model as m
 from kgprof.analysis.secrets import (
+    CREDENTIALS,
     SECRET,
     SECRETS,
     SWITCHES,
+    TOKEN,
+    TOKENS,
     Named,
     Pattern,
     named,
@@ -90,12 +93,13 @@ _PYTHON = Pattern(
 _ANY_HOME = Pattern(
     HOMES,
     re.compile(
-        rf"{_PATH_START}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}(?!Shared){_PATH_END}"
+        rf"{_PATH_START}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}"
+        rf"(?!Shared){_PATH_END}"
     ),
     "~",
     needs="/",
 )
-# torch's comments name a file from the folder that it shares with torch on: "# home/NAME/x.py:3 in f".
+# torch's comments leave out the folders that a file shares with torch: "# home/NAME/x.py:3 in f".
 _SHORTENED = r"(?=/[^\s:]*:\d+ in )"
 _SHORTENED_HOME = Pattern(
     HOMES, re.compile(rf"(?<=# )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs="# "
@@ -103,22 +107,19 @@ _SHORTENED_HOME = Pattern(
 _REMOTE_HOME = Pattern(
     HOMES,
     re.compile(
-        rf"(?<![\w.+-])((?!https?:)[a-z][\w+.-]{{1,20}}://[\w.@:+-]{{1,200}})/(?:home|Users)/{_PATH_END}"
+        rf"(?<![\w.+-])((?!https?:)[a-z][\w+.-]{{1,20}}://[\w.@:+-]{{1,200}})"
+        rf"/(?:home|Users)/{_PATH_END}"
     ),
     r"\1/~",
     needs="://",
 )
-_ENCODED_HOME = Pattern(
-    HOMES, re.compile(r"(?i)%2F(?:home|Users)%2F[\w.-]+"), "~", needs="%"
-)
+_ENCODED_HOME = Pattern(HOMES, re.compile(r"(?i)%2F(?:home|Users)%2F[\w.-]+"), "~", needs="%")
 _SHARED_HOME = Pattern(  # \\wsl$\Ubuntu\home\NAME
     HOMES, re.compile(rf"\\{{1,2}}home\\{{1,2}}{_PATH_END}"), r"\\~", needs="\\home\\"
 )
 _WINDOWS_HOME = Pattern(
     HOMES,
-    re.compile(
-        r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"
-    ),
+    re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"),
     "~",
     needs=":",
 )
@@ -437,6 +438,24 @@ def _walk(
     elif isinstance(value, dict):
         return _walk_mapping(value, text, field)
     return value
+
+
+SECRET_KINDS = (TOKENS, CREDENTIALS, SECRETS)
+_MARKS = (SECRET, TOKEN, "<credentials>")
+
+
+def fields_with_secrets(profile: m.Profile) -> Iterator[str]:
+    """Yields the fields of a redacted report in which a secret was replaced, as report.json names
+    them."""
+    parts: list[tuple[str, Any]] = [("", msgspec.to_builtins(profile))]
+    while parts:
+        path, value = parts.pop()
+        if isinstance(value, str) and any(mark in value for mark in _MARKS):
+            yield path
+        elif isinstance(value, dict):
+            parts += [(f"{path}.{name}".lstrip("."), value[name]) for name in reversed(value)]
+        elif isinstance(value, list | tuple):
+            parts += [(f"{path}[{at}]", each) for at, each in reversed([*enumerate(value)])]
 
 
 def _walk_mapping(

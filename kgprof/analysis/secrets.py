@@ -150,7 +150,10 @@ def random(text: str) -> bool:
         counted = [len(group) for group in groups if group[0].isdigit()]
         sizes = _FIND["dimensions"].fullmatch(run) and sum(counted) >= 1.5 * len(counted)
         chance = (
-            not (words or sizes) and numbers >= fewest_numbers and changes > fewest_changes and entropy > 3.4
+            not (words or sizes)
+            and numbers >= fewest_numbers
+            and changes > fewest_changes
+            and entropy > 3.4
         )
         if chance and (mixed or run in bare) and not _FIND["hash"].fullmatch(run):
             return True
@@ -231,8 +234,8 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
             returns = (part for part in ast.walk(node) if isinstance(part, ast.Return))
             return ((name, part.value) for part in returns)
         case ast.Match(subject=name, cases=cases):
-            parts = (part for case in cases for part in ast.walk(case.pattern))
-            return ((name, part.value) for part in parts if isinstance(part, ast.MatchValue))
+            tried = (part for case in cases for part in ast.walk(case.pattern))
+            return ((name, part.value) for part in tried if isinstance(part, ast.MatchValue))
         case (
             ast.MatchMapping(keys=names, patterns=values)
             | ast.MatchClass(kwd_attrs=names, kwd_patterns=values)
@@ -266,7 +269,11 @@ def _entry(names: list[Any], values: list[Any]) -> Iterator[tuple[Any, Any]]:
     """The two of {"name": NAME, "value": VALUE}."""
     fields = {_name(name).lower(): value for name, value in zip(names, values, strict=True)}
     for name in _WORDS["named_by"]:
-        yield from ((fields[name], fields[key]) for key in _WORDS["valued_by"] if name in fields and key in fields)
+        yield from (
+            (fields[name], fields[key])
+            for key in _WORDS["valued_by"]
+            if name in fields and key in fields
+        )
 
 
 def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
@@ -310,8 +317,10 @@ def _names(node: Any) -> Iterator[str]:
     while node is not None:
         part, node = node, None
         match part:
-            case str() | ast.Constant(value=str()):
-                name = getattr(part, "value", part)
+            case str() as name:
+                pass
+            case ast.Constant(value=str() as name):
+                pass
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 pass
             case ast.Subscript(value=node, slice=ast.Constant(value=str() as name)):
@@ -487,7 +496,11 @@ def _without_values(text: str) -> str:
                 and _FIND["closes"].match(text, found.end())
             )
         hides = _hides(says, value, quoted=quoted or set_there)
-        if quoted and text[max(0, first - 1) : first] == found["quote"] and found["quote"] not in by:
+        if (
+            quoted
+            and text[max(0, first - 1) : first] == found["quote"]
+            and found["quote"] not in by
+        ):
             hides = False  # prompt("Password: ", ...)
         if says == Named.IF_QUOTED and joined and not quoted:
             hides = hides or _is_telling(value, by, text, end)
@@ -500,11 +513,13 @@ def _without_values(text: str) -> str:
 def _without_pairs(text: str) -> str:
     def put(found: re.Match[str]) -> str:
         name = named(found["name"], no_code=found["name"].isupper())
-        if not _hides(name, found["value"].strip("- \t\n"), quoted=found.groupdict().get("q") is not None):
-            if name != Named.IF_QUOTED or found["value"].isalpha():
-                return found[0]
-            if not _is_telling(found["value"], "", text, found.end("value")):
-                return found[0]
+        value = found["value"].strip("- \t\n")
+        hides = _hides(name, value, quoted=found.groupdict().get("q") is not None)
+        if not hides and name == Named.IF_QUOTED:
+            by = "=" * (not set(found[0]).isdisjoint("[\n"))  # no row of a table
+            hides = _is_telling(value, by, text, found.end("value"))
+        if not hides:
+            return found[0]
         first, last = (place - found.start() for place in found.span("value"))
         return f"{found[0][:first]}{SECRET}{found[0][last:]}"
 

@@ -37,7 +37,9 @@ ALPHABETS = {
     "c": f"{string.ascii_lowercase}234567",
     "d": string.digits,
 }
-SYLLABLES = tuple("bo ka ri tu ne sol ma ver di lun pa tor fi gar mo ze hun qui dra wel".split())
+SYLLABLES = re.findall(
+    "[a-z]+", "bo ka ri tu ne sol ma ver di lun pa tor fi gar mo ze hun qui dra wel"
+)
 RANDOM = {
     "alnum20": "{20a}",
     "alnum40": "{40a}",
@@ -118,9 +120,12 @@ def _of(each: dict[str, Any], draw: Random) -> Iterator[Case]:
     else:
         values, names = itertools.cycle(each["values"]), itertools.cycle(each.get("names", [""]))
         for line in each["lines"] * each["times"]:
-            own = re.search(r"§\{(\w+)\}", line)  # a kind of its own
-            made = _value(own[1] if own else next(values), draw)
-            text = re.sub(r"§(?:\{\w+\})?", lambda _: made, line.replace("¤", next(names)))
+            kind = next(values)
+            if own := re.search(r"§\{(\w+)\}", line):  # a kind of its own
+                kind = own[1]
+                line = line.replace(own[0], "§")
+            made = _value(kind, draw)
+            text = line.replace("¤", next(names)).replace("§", made)
             yield Case(each["name"], text, tuple(made.split(" ")))
 
 
