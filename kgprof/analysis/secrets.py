@@ -58,6 +58,8 @@ def named(name: str, *, no_code: bool = False) -> Named:
     """``no_code``: on a command line, in an environment or a query, where a word stands for
     itself."""
     words = [word.lower() for word in _FIND["words"].findall(name)]
+    if "by" in words[1:] and not words[-1].endswith(_WORDS["secret"]):  # secrets_by_name
+        words = words[: words.index("by")]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
     last = "".join(words[-1:])
@@ -78,7 +80,7 @@ def named(name: str, *, no_code: bool = False) -> Named:
         surely = surely or not befores.isdisjoint(_WORDS["before_token"])
     elif last in _WORDS["if_quoted"]:
         says = Named.IF_QUOTED
-    elif last in ("pw", "pwd") and (before or not name.isupper()):
+    elif last in ("pw", "pws", "pwd") and (before or not name.isupper()):
         says = Named.IF_QUOTED
         surely = surely or before != ""
     else:
@@ -97,7 +99,7 @@ def _hides(name: Named, value: str, *, quoted: bool) -> bool:
     is none."""
     if (
         name == Named.NOTHING
-        or value.strip().lower() in ("", *_WORDS["plain_value"])
+        or value.strip().lower() in ("", *_WORDS["plain_value"], *_WORDS["plain_field"])
         or _FIND["template"].fullmatch(value)
     ):
         return False
@@ -113,6 +115,11 @@ def _is_code(value: str) -> bool:
     return bool(_FIND["code"].fullmatch(value) or named(value) or named(value.rpartition("_")[0]))
 
 
+def _is_once(word: str, text: str, end: int) -> bool:
+    """Whether it stands nowhere else nearby, as the names of a program do."""
+    return text.count(word, max(0, end - PARSED_OFTEN), end + PARSED_OFTEN) == 1
+
+
 def _is_telling(value: str, by: str, text: str, end: int) -> bool:
     """Whether a word without quotes behind "token" or the like is a value, and neither a name nor
     prose."""
@@ -121,7 +128,7 @@ def _is_telling(value: str, by: str, text: str, end: int) -> bool:
     if not _FIND["bare"].fullmatch(value) or _FIND["template"].fullmatch(value) or _is_code(value):
         return False
     alone = by == "=" or (by.startswith(":") and _FIND["ends"].match(text, end) is not None)
-    return not value.isalpha() or (alone and text.count(value) == 1)
+    return not value.isalpha() or (alone and _is_once(value, text, end))
 
 
 @functools.lru_cache(65536)
@@ -486,10 +493,9 @@ def _without_values(text: str) -> str:
             # ("--token", default="...")
             placeholder |= not quoted and "," in by and bool(_FIND["keyword"].match(value))
             beside = not (option and placeholder)
-        elif quoted and set(by).isdisjoint("\"',"):  # password 'VALUE'
-            beside = says == Named.SURELY or (
-                not value.isalpha() and _is_telling(value, by, text, end)
-            )
+        elif set(by).isdisjoint("\"',") and (quoted or by.strip() == "is"):  # password 'VALUE'
+            made_up = not value.isalpha() and _is_telling(value, by, text, end)
+            beside = made_up or (quoted and says == Named.SURELY)
         else:  # ("Authorization", "token ...")
             beside = quoted and bool(
                 _FIND["opens"].search(text, max(0, first - 4), first)
@@ -504,9 +510,19 @@ def _without_values(text: str) -> str:
             hides = False  # prompt("Password: ", ...)
         if says == Named.IF_QUOTED and joined and not quoted:
             hides = hides or _is_telling(value, by, text, end)
-        if beside and hides:
-            put += text[done : found.start(part)] + SECRET
-            start = done = end
+        if not (beside and hides):
+            continue
+        before_it = text[max(0, first - 40) : first].rpartition("\n")
+        begins = not before_it[2].strip("- ") and (before_it[1] != "" or first < 40)
+        if (
+            begins
+            and by.startswith(":")
+            and not quoted
+            and (rest := _FIND["rest"].match(text, end))
+        ):
+            end = rest.end()
+        put += text[done : found.start(part)] + SECRET
+        start = done = end
     return put + text[done:]
 
 
