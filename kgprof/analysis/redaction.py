@@ -104,19 +104,6 @@ _SHORTENED = r"(?=/[^\s:]*:\d+ in )"
 _SHORTENED_HOME = Pattern(
     HOMES, re.compile(rf"(?<=# )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs="# "
 )
-_REMOTE_HOME = Pattern(
-    HOMES,
-    re.compile(
-        rf"(?<![\w.+-])((?!https?:)[a-z][\w+.-]{{1,20}}://[\w.@:+-]{{1,200}})"
-        rf"/(?:home|Users)/{_PATH_END}"
-    ),
-    r"\1/~",
-    needs="://",
-)
-_ENCODED_HOME = Pattern(HOMES, re.compile(r"(?i)%2F(?:home|Users)%2F[\w.-]+"), "~", needs="%")
-_SHARED_HOME = Pattern(  # \\wsl$\Ubuntu\home\NAME
-    HOMES, re.compile(rf"\\{{1,2}}home\\{{1,2}}{_PATH_END}"), r"\\~", needs="\\home\\"
-)
 _WINDOWS_HOME = Pattern(
     HOMES,
     re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"),
@@ -223,9 +210,6 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
                 HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home
             )
     yield from (
-        _REMOTE_HOME,
-        _ENCODED_HOME,
-        _SHARED_HOME,
         _SHORTENED_HOME,
         _ANY_HOME,
         _WINDOWS_HOME,
@@ -234,10 +218,14 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
     )
 
 
+# as it is, and as a shell or a title writes it
+_WRITTEN = (str, str.lower, str.upper, str.capitalize)
+
+
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
         whole = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
-        for written in _cases(user, whole):
+        for written in {case(user) for case in _WRITTEN[: 4 * whole or 1]}:
             name = re.escape(written)
             find = (  # in a path
                 rf"(?:(?<=/)|(?<=# )(?=[^\s:]*/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
@@ -250,16 +238,9 @@ def _names(private: m.PrivateNames) -> Iterable[Pattern]:
         (*private.hosts, *(host.partition(".")[0] for host in private.hosts))
     ):
         if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
-            for written in _cases(host, True):
+            for written in {case(host) for case in _WRITTEN}:
                 find = rf"(?<![A-Za-z0-9-]){re.escape(written)}(?![A-Za-z0-9-])"
                 yield Pattern(HOSTS, re.compile(find), "<host>", needs=written)
-
-
-def _cases(name: str, whole: bool) -> Iterable[str]:
-    """As it is, and if it is looked for anywhere as a shell or a title may write it."""
-    if not whole:
-        return (name,)
-    return dict.fromkeys((name, name.lower(), name.upper(), name.capitalize()))
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
@@ -448,14 +429,13 @@ def fields_with_secrets(profile: m.Profile) -> Iterator[str]:
     """Yields the fields of a redacted report in which a secret was replaced, as report.json names
     them."""
     parts: list[tuple[str, Any]] = [("", msgspec.to_builtins(profile))]
-    while parts:
-        path, value = parts.pop()
+    for path, value in parts:  # it grows
         if isinstance(value, str) and any(mark in value for mark in _MARKS):
             yield path
         elif isinstance(value, dict):
-            parts += [(f"{path}.{name}".lstrip("."), value[name]) for name in reversed(value)]
+            parts += [(f"{path}.{name}".lstrip("."), each) for name, each in value.items()]
         elif isinstance(value, list | tuple):
-            parts += [(f"{path}[{at}]", each) for at, each in reversed([*enumerate(value)])]
+            parts += [(f"{path}[{at}]", each) for at, each in enumerate(value)]
 
 
 def _walk_mapping(

@@ -58,13 +58,10 @@ def named(name: str, *, no_code: bool = False) -> Named:
     """``no_code``: on a command line, in an environment or a query, where a word stands for
     itself."""
     words = [word.lower() for word in _FIND["words"].findall(name)]
-    if "by" in words[1:] and not words[-1].endswith(_WORDS["secret"]):  # secrets_by_name
-        words = words[: words.index("by")]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
     last = "".join(words[-1:])
-    whole = "".join(words[-3:])
-    if whole.endswith(_WORDS["secret"]) or whole.removesuffix("s").endswith(_WORDS["secret"]):
+    if "".join(words[-3:]).endswith(_WORDS["secret"]):
         return Named.SURELY
     if joined := _FIND["joined"].fullmatch(last):  # dbpass, authtoken
         words[-1:] = joined.groups()
@@ -115,11 +112,6 @@ def _is_code(value: str) -> bool:
     return bool(_FIND["code"].fullmatch(value) or named(value) or named(value.rpartition("_")[0]))
 
 
-def _is_once(word: str, text: str, end: int) -> bool:
-    """Whether it stands nowhere else nearby, as the names of a program do."""
-    return text.count(word, max(0, end - PARSED_OFTEN), end + PARSED_OFTEN) == 1
-
-
 def _is_telling(value: str, by: str, text: str, end: int) -> bool:
     """Whether a word without quotes behind "token" or the like is a value, and neither a name nor
     prose."""
@@ -128,7 +120,10 @@ def _is_telling(value: str, by: str, text: str, end: int) -> bool:
     if not _FIND["bare"].fullmatch(value) or _FIND["template"].fullmatch(value) or _is_code(value):
         return False
     alone = by == "=" or (by.startswith(":") and _FIND["ends"].match(text, end) is not None)
-    return not value.isalpha() or (alone and _is_once(value, text, end))
+    return not value.isalpha() or (
+        # the names of a program stand more than once
+        alone and text.count(value, max(0, end - PARSED_OFTEN), end + PARSED_OFTEN) == 1
+    )
 
 
 @functools.lru_cache(65536)
@@ -154,8 +149,8 @@ def random(text: str) -> bool:
         fewest_numbers, fewest_changes = 3, 0.3
         if mixed:
             fewest_numbers, fewest_changes = 2, 0.42
-        counted = [len(group) for group in groups if group[0].isdigit()]
-        sizes = _FIND["dimensions"].fullmatch(run) and sum(counted) >= 1.5 * len(counted)
+        digits = sum(map(str.isdigit, run))
+        sizes = digits >= 1.5 * numbers and _FIND["dimensions"].fullmatch(run)
         chance = (
             not (words or sizes)
             and numbers >= fewest_numbers
@@ -216,19 +211,15 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
             each = getattr(value, "elts", ())
             return (pair for value in each for pair in _unpacked(name, value))
         case ast.AnnAssign(target=name, annotation=kind, value=value):
-            # of YAML the list is an annotation: "passwords: ['a', 'b']"
-            parts = [part for part in ast.walk(kind) if isinstance(part, ast.Call)]
-            lists = [part for part in (kind,) if isinstance(part, ast.List | ast.Dict)]
-            return ((name, part) for part in (value, *parts, *lists))
+            # of YAML a list is an annotation: "passwords: ['a', 'b']"
+            parts = (part for part in ast.walk(kind) if isinstance(part, ast.Call | ast.List))
+            return ((name, part) for part in (value, *parts))
         case ast.NamedExpr(target=name, value=value) | ast.AugAssign(target=name, value=value):
             return ((name, value),)
         case ast.keyword(arg=name, value=value) | ast.Tuple(elts=[ast.Constant() as name, value]):
             return ((name, value),)
-        case ast.List(elts=rows):  # [["NAME", "VALUE"], ...]
-            pairs = (row.elts for row in rows if isinstance(row, ast.List))
-            return ((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
         case ast.Dict(keys=names, values=values):
-            return (*zip(names, values, strict=True), *_entry(names, values))
+            return zip(names, values, strict=True)
         case ast.Compare(left=left, comparators=[right]):
             return ((left, right), (right, left))
         case ast.BinOp(left=ast.Constant(value=str() as text), right=value):
@@ -237,9 +228,6 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
             names = [each.arg for each in (*node.posonlyargs, *node.args)]
             last = [each.arg for each in node.kwonlyargs]
             return (*zip(names[::-1], values[::-1], strict=False), *zip(last, others, strict=True))
-        case ast.FunctionDef(name=name) if named(name) == Named.SURELY:
-            returns = (part for part in ast.walk(node) if isinstance(part, ast.Return))
-            return ((name, part.value) for part in returns)
         case ast.Match(subject=name, cases=cases):
             tried = (part for case in cases for part in ast.walk(case.pattern))
             return ((name, part.value) for part in tried if isinstance(part, ast.MatchValue))
@@ -261,26 +249,11 @@ def _unpacked(name: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             ast.Tuple(elts=names) | ast.List(elts=names),
             ast.Tuple(elts=values) | ast.List(elts=values),
         ):
-            stars = [at for at, each in enumerate(names) if isinstance(each, ast.Starred)]
-            first = (*stars, len(names))[0]
-            last = min(len(names) - first, len(values))
-            for each in zip(names[:first], values, strict=False):
+            for each in zip(names, values, strict=False):
                 yield from _unpacked(*each)
-            for each in zip(names[::-1], values[len(values) - last :][::-1], strict=False):
-                yield from _unpacked(*each)
+            yield from zip(names[::-1], values[::-1], strict=False)  # behind a name with a star
         case _:
             yield name, value
-
-
-def _entry(names: list[Any], values: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """The two of {"name": NAME, "value": VALUE}."""
-    fields = {_name(name).lower(): value for name, value in zip(names, values, strict=True)}
-    for name in _WORDS["named_by"]:
-        yield from (
-            (fields[name], fields[key])
-            for key in _WORDS["valued_by"]
-            if name in fields and key in fields
-        )
 
 
 def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
@@ -288,8 +261,7 @@ def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
     given, and what is added to passwords."""
     called = _name(call.func)
     if named(called) == Named.SURELY or called in _WORDS["logins"]:
-        keys = (each.value for each in call.keywords if each.arg == "key")
-        yield from (("secret", value) for value in (*call.args, *keys))
+        yield from (("secret", value) for value in call.args)
     elif called in _WORDS["adders"] and isinstance(call.func, ast.Attribute):
         yield from ((call.func.value, value) for value in call.args)
     for name, value in itertools.pairwise(call.args):
@@ -304,9 +276,7 @@ def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
 
 def _label(text: str) -> str:
     """The name at the end of a message: "the password is: %s"."""
-    if len(text) < PARSED_OFTEN and (found := _FIND["label"].search(text)):
-        return found["name"]
-    return ""
+    return "".join(found["name"] for found in _FIND["label"].finditer(text))
 
 
 def _name(node: Any) -> str:
@@ -334,9 +304,7 @@ def _names(node: Any) -> Iterator[str]:
                 pass
             case ast.Subscript(value=node):
                 continue
-            case ast.Call(func=ast.Attribute(value=node), args=[]):
-                continue
-            case ast.Call(func=called, args=given) if given and _last(called) in _WORDS["lookups"]:
+            case ast.Call(func=called, args=given) if given and _name(called) in _WORDS["lookups"]:
                 texts = [each for each in given if isinstance(each, ast.Constant)]
                 node = [*texts, *given][0]
                 continue
@@ -344,10 +312,6 @@ def _names(node: Any) -> Iterator[str]:
                 return
         if len(name) < 80:
             yield name
-
-
-def _last(called: ast.expr) -> str:
-    return str(getattr(called, "attr", getattr(called, "id", "")))
 
 
 def _literals(value: Any, *, surely: bool) -> Iterator[Any]:
@@ -359,7 +323,7 @@ def _literals(value: Any, *, surely: bool) -> Iterator[Any]:
             case ast.JoinedStr() | ast.Constant(value=str() | bytes()):
                 yield part
             case ast.Call(func=called, args=given, keywords=others):
-                name = _last(called)
+                name = _name(called)
                 decodes = name in _WORDS["decoders"]
                 parts += [
                     each.value
@@ -502,25 +466,17 @@ def _without_values(text: str) -> str:
                 and _FIND["closes"].match(text, found.end())
             )
         hides = _hides(says, value, quoted=quoted or set_there)
-        if (
-            quoted
-            and text[max(0, first - 1) : first] == found["quote"]
-            and found["quote"] not in by
-        ):
-            hides = False  # prompt("Password: ", ...)
+        if _FIND["label_end"].match(text, max(0, first - 1)):
+            continue  # prompt("Password: ", ...)
         if says == Named.IF_QUOTED and joined and not quoted:
             hides = hides or _is_telling(value, by, text, end)
         if not (beside and hides):
             continue
-        before_it = text[max(0, first - 40) : first].rpartition("\n")
-        begins = not before_it[2].strip("- ") and (before_it[1] != "" or first < 40)
-        if (
-            begins
-            and by.startswith(":")
-            and not quoted
-            and (rest := _FIND["rest"].match(text, end))
-        ):
-            end = rest.end()
+        # a line of YAML may have blanks in its value
+        if by.startswith(":") and _FIND["begins"].search(text, max(0, first - 40), first):
+            rest = _FIND["rest"].match(text, end)
+            if rest and not quoted:
+                end = rest.end()
         put += text[done : found.start(part)] + SECRET
         start = done = end
     return put + text[done:]

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -400,7 +401,7 @@ def emit(
         to_stdout(text)
 
 
-PLACES_OF_SECRETS = 10  # that are named, of as many as there are
+PLACES_OF_SECRETS = 10  # that are named
 
 
 def _complain_of_secrets(profile: m.Profile) -> bool:
@@ -412,13 +413,11 @@ def _complain_of_secrets(profile: m.Profile) -> bool:
     kinds = [each for each in contents.redacted if each.category in SECRET_KINDS]
     if not kinds:
         return False
-    places = [*fields_with_secrets(profile)]
+    places = islice(fields_with_secrets(profile), PLACES_OF_SECRETS)
     counted = ", ".join(f"{each.category} ({each.count:,})" for each in kinds)
-    rest = len(places) - PLACES_OF_SECRETS
-    named = ", ".join(places[:PLACES_OF_SECRETS]) + clause(" and ", f"{rest:,} more" * (rest > 0))
     say(
         f"secrets were left out of the report: {counted}"
-        f"{clause('; <secret>, <token> or <credentials> stands in ', named)}",
+        f"{clause('; <secret>, <token> or <credentials> stands in ', ', '.join(places))}",
         "remove them from the program or its environment, or run without --fail-on-secret",
     )
     return True
