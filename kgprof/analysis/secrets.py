@@ -115,9 +115,12 @@ def _is_code(value: str) -> bool:
 def _is_telling(value: str, by: str, text: str, end: int) -> bool:
     """Whether a word without quotes behind "token" or the like is a value, and neither a name nor
     prose."""
-    if value.lower() in (*_WORDS["words"], *_WORDS["plain_value"]):
-        return False
-    if not _FIND["bare"].fullmatch(value) or _FIND["template"].fullmatch(value) or _is_code(value):
+    if (
+        value.lower() in (*_WORDS["words"], *_WORDS["plain_value"])
+        or not _FIND["bare"].fullmatch(value)
+        or _FIND["template"].fullmatch(value)
+        or _is_code(value)
+    ):
         return False
     alone = by == "=" or (by.startswith(":") and _FIND["ends"].match(text, end) is not None)
     return not value.isalpha() or (

@@ -401,9 +401,6 @@ def emit(
         to_stdout(text)
 
 
-PLACES_OF_SECRETS = 10  # that are named
-
-
 def _complain_of_secrets(profile: m.Profile) -> bool:
     """Says on stderr how many secrets were left out of a report and in which fields, and nothing of
     themselves."""
@@ -413,7 +410,7 @@ def _complain_of_secrets(profile: m.Profile) -> bool:
     kinds = [each for each in contents.redacted if each.category in SECRET_KINDS]
     if not kinds:
         return False
-    places = islice(fields_with_secrets(profile), PLACES_OF_SECRETS)
+    places = islice(fields_with_secrets(profile), 10)
     counted = ", ".join(f"{each.category} ({each.count:,})" for each in kinds)
     say(
         f"secrets were left out of the report: {counted}"
