@@ -11,7 +11,7 @@ KgprofError                 3  kgprof itself failed
 from pathlib import Path
 
 EXIT_OK = 0
-EXIT_GATE_FAILED = 1
+EXIT_GATE_FAILED = 1  # also where --fail-on-secret finds one
 EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 EXIT_WORKLOAD = 4

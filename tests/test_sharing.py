@@ -275,3 +275,30 @@ def test_stdout_of_a_github_job_holds_no_command(
         assert [
             line for line in lines if line.strip().startswith("::error") or "##[" in line
         ] == [], name
+
+
+def test_a_secret_fails_the_command_where_that_is_asked_for_and_is_not_said(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", str(recorded)]) == 0
+    assert cli.run(["report", str(recorded), "--fail-on-secret"]) == 1
+
+    captured = capsys.readouterr()
+    assert "kgprof: error: secrets were left out of the report: tokens and keys (" in captured.err
+    assert "<secret>, <token> or <credentials> stands in command[6]" in captured.err
+    assert private_in(captured.err + captured.out) == set()
+    # then: the report is written all the same
+    assert decode_json((recorded / "report.json").read_bytes(), Profile).command[6] == "<token>"
+
+
+def test_no_secret_is_no_failure(tmp_path: Path) -> None:
+    handmade.write(tmp_path / "out" / "recording")
+
+    assert cli.run(["report", str(tmp_path / "out"), "--fail-on-secret"]) == 0
+
+
+def test_without_redaction_no_secret_is_looked_for(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", str(recorded), "--no-redact", "--fail-on-secret"]) == 2
+    assert "--no-redact turns that off" in capsys.readouterr().err

@@ -9,7 +9,7 @@ what stood there before, and two Profiles are compared by them.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,9 +18,12 @@ from msgspec.structs import replace
 from kgprof import collectors
 from kgprof import model as m
 from kgprof.analysis.secrets import (
+    CREDENTIALS,
     SECRET,
     SECRETS,
     SWITCHES,
+    TOKEN,
+    TOKENS,
     Named,
     Pattern,
     named,
@@ -58,7 +61,12 @@ _LOCAL = frozenset(("localhost", "localdomain", "ip6-localhost"))
 
 _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Not in the middle of a word, of a relative path, or of what another pattern has already put there.
-_PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
+# Options of a compiler have none before it: -I/home/NAME.
+_PATH_START = (
+    r"(?:(?<=file://)|(?<=(?<![\w./-])-[A-Z])|(?<=-isystem)|(?<=-iquote)|(?<=-include)"
+    r"|(?<=\\[nrt])|(?<![\w.\-~>/]))"
+)
+_SLASH = r"(?:\\{0,2}/){1,3}"
 
 
 def _beginning(start: str, path: str, name: str) -> re.Pattern[str]:
@@ -84,9 +92,17 @@ _PYTHON = Pattern(
 )
 _ANY_HOME = Pattern(
     HOMES,
-    re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"),
+    re.compile(
+        rf"{_PATH_START}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}"
+        rf"(?!Shared){_PATH_END}"
+    ),
     "~",
     needs="/",
+)
+# torch's comments leave out the folders that a file shares with torch: "# home/NAME/x.py:3 in f".
+_SHORTENED = r"(?=/[^\s:]*:\d+ in )"
+_SHORTENED_HOME = Pattern(
+    HOMES, re.compile(rf"(?<=# )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs="# "
 )
 _WINDOWS_HOME = Pattern(
     HOMES,
@@ -176,6 +192,11 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
         yield Pattern(
             REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/"
         )
+        parts = root.strip("/").split("/")
+        ends = (re.escape("/".join(parts[at:])) for at in range(len(parts) - 1))
+        if shortened := "|".join(ends):
+            find = re.compile(rf"(?<=# )(?:{shortened})/(?=[^\s:]*:\d+ in )")
+            yield Pattern(REPOSITORY, find, "", needs="# ")
     for folder in sorted(set(private.import_folders), key=len, reverse=True):
         yield Pattern(
             FOLDERS,
@@ -189,6 +210,7 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
                 HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home
             )
     yield from (
+        _SHORTENED_HOME,
         _ANY_HOME,
         _WINDOWS_HOME,
         _ROOTS_HOME,
@@ -196,26 +218,29 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
     )
 
 
+# as it is, and as a shell or a title writes it
+_WRITTEN = (str, str.lower, str.upper, str.capitalize)
+
+
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
-        name = re.escape(user)
-        find = (  # in a path
-            rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
-            rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
-        )
-        if len(user) >= _SHORTEST_NAME and not _is_a_word(user):
-            find = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"  # anywhere
-        yield Pattern(USERS, re.compile(find), "<user>", needs=user)
+        whole = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
+        for written in {case(user) for case in _WRITTEN[: 4 * whole or 1]}:
+            name = re.escape(written)
+            find = (  # in a path
+                rf"(?:(?<=/)|(?<=# )(?=[^\s:]*/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
+                rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+            )
+            if whole:
+                find = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"  # anywhere
+            yield Pattern(USERS, re.compile(find), "<user>", needs=written)
     for host in _longest_first(
         (*private.hosts, *(host.partition(".")[0] for host in private.hosts))
     ):
         if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
-            yield Pattern(
-                HOSTS,
-                re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"),
-                "<host>",
-                needs=host,
-            )
+            for written in {case(host) for case in _WRITTEN}:
+                find = rf"(?<![A-Za-z0-9-]){re.escape(written)}(?![A-Za-z0-9-])"
+                yield Pattern(HOSTS, re.compile(find), "<host>", needs=written)
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
@@ -394,6 +419,23 @@ def _walk(
     elif isinstance(value, dict):
         return _walk_mapping(value, text, field)
     return value
+
+
+SECRET_KINDS = (TOKENS, CREDENTIALS, SECRETS)
+_MARKS = (SECRET, TOKEN, "<credentials>")
+
+
+def fields_with_secrets(profile: m.Profile) -> Iterator[str]:
+    """Yields the fields of a redacted report in which a secret was replaced, as report.json names
+    them."""
+    parts: list[tuple[str, Any]] = [("", msgspec.to_builtins(profile))]
+    for path, value in parts:  # it grows
+        if isinstance(value, str) and any(mark in value for mark in _MARKS):
+            yield path
+        elif isinstance(value, dict):
+            parts += [(f"{path}.{name}".lstrip("."), each) for name, each in value.items()]
+        elif isinstance(value, list | tuple):
+            parts += [(f"{path}[{at}]", each) for at, each in enumerate(value)]
 
 
 def _walk_mapping(

@@ -32,8 +32,12 @@ _RULES = tomllib.loads(
     resources.files("kgprof.analysis").joinpath("secrets.toml").read_text(encoding="utf-8")
 )
 _WORDS = {name: tuple(words.split()) for name, words in _RULES["names"].items()}
+# what every name of a secret has in it
+_TELLING = "|".join(_WORDS["telling"])
+_JOINED = "|".join(_WORDS["before_key"] + _WORDS["before_token"] + _WORDS["before_pass"])
 _FIND: dict[str, re.Pattern[str]] = {
-    name: re.compile(find.lstrip("\n")) for name, find in _RULES["expressions"].items()
+    name: re.compile(find.lstrip("\n").replace("TELLING", _TELLING).replace("JOINED", _JOINED))
+    for name, find in _RULES["expressions"].items()
 }
 _ENCODED = frozenset("%&\x1b\\")
 _SHAPES = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_RULES['shapes'].values())})", re.ASCII)
@@ -53,29 +57,34 @@ class Named(IntEnum):
 def named(name: str, *, no_code: bool = False) -> Named:
     """``no_code``: on a command line, in an environment or a query, where a word stands for
     itself."""
-    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    words = [word.lower() for word in _FIND["words"].findall(name)]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
-    before, last = ["", "", *words][-2:]
+    last = "".join(words[-1:])
+    if "".join(words[-3:]).endswith(_WORDS["secret"]):
+        return Named.SURELY
+    if joined := _FIND["joined"].fullmatch(last):  # dbpass, authtoken
+        words[-1:] = joined.groups()
+    first, before, last = ["", "", "", *words][-3:]
+    befores = {before, first + before}  # GitHub is two words
     surely = no_code or (name.isupper() and "_" in name)
     says = Named.NOTHING
-    if last.endswith(_WORDS["secret"]) or words[-3:] == ["access", "key", "id"] or last == "jwt":
-        return Named.SURELY
     if last in ("key", "keys") and before not in ("", *_WORDS["plain_key"]):
         says = Named.IF_RANDOM
-        surely = before in _WORDS["before_key"]
+        surely = not befores.isdisjoint(_WORDS["before_key"])
     elif last == "token" and before not in _WORDS["plain_token"]:
         says = Named.IF_QUOTED
-        surely = surely or before in _WORDS["before_token"]
-    elif last in ("auth", "cookie"):
+        surely = surely or not befores.isdisjoint(_WORDS["before_token"])
+    elif last in _WORDS["if_quoted"]:
         says = Named.IF_QUOTED
-    elif last == "pwd" and (before or not name.isupper()):
+    elif last in ("pw", "pws", "pwd") and (before or not name.isupper()):
         says = Named.IF_QUOTED
         surely = surely or before != ""
     else:
         surely = last == "pass" and (
             before in _WORDS["before_pass"]
             or (before != "" and name.isupper() and before not in _WORDS["compiler"])
+            or name in ("-pass", "--pass")
         )
     if surely:
         return Named.SURELY
@@ -87,7 +96,7 @@ def _hides(name: Named, value: str, *, quoted: bool) -> bool:
     is none."""
     if (
         name == Named.NOTHING
-        or value.lower() in ("", *_WORDS["plain_value"])
+        or value.strip().lower() in ("", *_WORDS["plain_value"], *_WORDS["plain_field"])
         or _FIND["template"].fullmatch(value)
     ):
         return False
@@ -96,8 +105,27 @@ def _hides(name: Named, value: str, *, quoted: bool) -> bool:
         return by_chance
     if quoted:
         return name >= Named.IF_QUOTED
-    return name == Named.SURELY and not (
-        _FIND["code"].fullmatch(value) or named(value) or named(value.rpartition("_")[0])
+    return name == Named.SURELY and not _is_code(value)
+
+
+def _is_code(value: str) -> bool:
+    return bool(_FIND["code"].fullmatch(value) or named(value) or named(value.rpartition("_")[0]))
+
+
+def _is_telling(value: str, by: str, text: str, end: int) -> bool:
+    """Whether a word without quotes behind "token" or the like is a value, and neither a name nor
+    prose."""
+    if (
+        value.lower() in (*_WORDS["words"], *_WORDS["plain_value"])
+        or not _FIND["bare"].fullmatch(value)
+        or _FIND["template"].fullmatch(value)
+        or _is_code(value)
+    ):
+        return False
+    alone = by == "=" or (by.startswith(":") and _FIND["ends"].match(text, end) is not None)
+    return not value.isalpha() or (
+        # the names of a program stand more than once
+        alone and text.count(value, max(0, end - PARSED_OFTEN), end + PARSED_OFTEN) == 1
     )
 
 
@@ -124,8 +152,13 @@ def random(text: str) -> bool:
         fewest_numbers, fewest_changes = 3, 0.3
         if mixed:
             fewest_numbers, fewest_changes = 2, 0.42
+        digits = sum(map(str.isdigit, run))
+        sizes = digits >= 1.5 * numbers and _FIND["dimensions"].fullmatch(run)
         chance = (
-            not words and numbers >= fewest_numbers and changes > fewest_changes and entropy > 3.4
+            not (words or sizes)
+            and numbers >= fewest_numbers
+            and changes > fewest_changes
+            and entropy > 3.4
         )
         if chance and (mixed or run in bare) and not _FIND["hash"].fullmatch(run):
             return True
@@ -175,11 +208,16 @@ def _tree(text: str) -> tuple[int, ast.AST]:
 def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
     """Names with the values that they are given or compared with."""
     match node:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-            return zip(names, values, strict=False)
         case ast.Assign(targets=names, value=value):
-            return ((name, value) for name in names)
-        case ast.AnnAssign(target=name, value=value) | ast.NamedExpr(target=name, value=value):
+            return (pair for name in names for pair in _unpacked(name, value))
+        case ast.For(target=name, iter=value) | ast.comprehension(target=name, iter=value):
+            each = getattr(value, "elts", ())
+            return (pair for value in each for pair in _unpacked(name, value))
+        case ast.AnnAssign(target=name, annotation=kind, value=value):
+            # of YAML a list is an annotation: "passwords: ['a', 'b']"
+            parts = (part for part in ast.walk(kind) if isinstance(part, ast.Call | ast.List))
+            return ((name, part) for part in (value, *parts))
+        case ast.NamedExpr(target=name, value=value) | ast.AugAssign(target=name, value=value):
             return ((name, value),)
         case ast.keyword(arg=name, value=value) | ast.Tuple(elts=[ast.Constant() as name, value]):
             return ((name, value),)
@@ -187,35 +225,99 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
             return zip(names, values, strict=True)
         case ast.Compare(left=left, comparators=[right]):
             return ((left, right), (right, left))
-        case ast.arguments(args=names, defaults=values):
-            return zip(reversed([each.arg for each in names]), reversed(values), strict=False)
-        case ast.Call(func=called, args=[ast.Constant() as name, value, *_]) if (
-            _name(called) in _WORDS["setters"]
+        case ast.BinOp(left=ast.Constant(value=str() as text), right=value):
+            return ((_label(text), value),)
+        case ast.arguments(defaults=values, kw_defaults=others):
+            names = [each.arg for each in (*node.posonlyargs, *node.args)]
+            last = [each.arg for each in node.kwonlyargs]
+            return (*zip(names[::-1], values[::-1], strict=False), *zip(last, others, strict=True))
+        case ast.Match(subject=name, cases=cases):
+            tried = (part for case in cases for part in ast.walk(case.pattern))
+            return ((name, part.value) for part in tried if isinstance(part, ast.MatchValue))
+        case (
+            ast.MatchMapping(keys=names, patterns=values)
+            | ast.MatchClass(kwd_attrs=names, kwd_patterns=values)
         ):
-            return ((name, value),)
-        case ast.Call(func=called, args=values) if (
-            named(_name(called)) == Named.SURELY or _name(called) in _WORDS["logins"]
-        ):
-            return (("secret", value) for value in values)
+            found = (getattr(value, "value", None) for value in values)
+            return zip(names, found, strict=True)
+        case ast.Call():
+            return _given(node)
     return ()
 
 
+def _unpacked(name: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The names of ``user, [*rest, password] = ...``, each with its part of the value."""
+    match name, value:
+        case (
+            ast.Tuple(elts=names) | ast.List(elts=names),
+            ast.Tuple(elts=values) | ast.List(elts=values),
+        ):
+            for each in zip(names, values, strict=False):
+                yield from _unpacked(*each)
+            yield from zip(names[::-1], values[::-1], strict=False)  # behind a name with a star
+        case _:
+            yield name, value
+
+
+def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
+    """What a call is given after a name or a message that ends with one; all of what a login is
+    given, and what is added to passwords."""
+    called = _name(call.func)
+    if named(called) == Named.SURELY or called in _WORDS["logins"]:
+        yield from (("secret", value) for value in call.args)
+    elif called in _WORDS["adders"] and isinstance(call.func, ast.Attribute):
+        yield from ((call.func.value, value) for value in call.args)
+    for name, value in itertools.pairwise(call.args):
+        match name:
+            case ast.Constant(value=str() as text):
+                whole = _FIND["name"].fullmatch(text)
+                if whole and (called in _WORDS["setters"] or named(text) == Named.SURELY):
+                    yield text, value
+                elif not whole:
+                    yield _label(text), value
+
+
+def _label(text: str) -> str:
+    """The name at the end of a message: "the password is: %s"."""
+    return "".join(found["name"] for found in _FIND["label"].finditer(text))
+
+
 def _name(node: Any) -> str:
-    while isinstance(node, ast.Subscript):
-        match node.slice:
-            case ast.Constant(value=str()):
-                node = node.slice
+    """The last name of an expression, or that of what it is in if that is surely a secret's."""
+    names = list(_names(node))
+    own = "".join(names[:1])
+    if own.lower() not in _WORDS["plain_field"] and not named(own):
+        return next((name for name in names if named(name) == Named.SURELY), own)
+    return own
+
+
+def _names(node: Any) -> Iterator[str]:
+    """Those of ``a.PASSWORDS["prod"]["db"]`` from its end; getattr and the like name what they look
+    up."""
+    while node is not None:
+        part, node = node, None
+        match part:
+            case str() as name:
+                pass
+            case ast.Constant(value=str() as name):
+                pass
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                pass
+            case ast.Subscript(value=node, slice=ast.Constant(value=str() as name)):
+                pass
+            case ast.Subscript(value=node):
+                continue
+            case ast.Call(func=called, args=given) if given and _name(called) in _WORDS["lookups"]:
+                texts = [each for each in given if isinstance(each, ast.Constant)]
+                node = [*texts, *given][0]
+                continue
             case _:
-                node = node.value
-    part = node
-    if not isinstance(node, str):
-        part = getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
-    if isinstance(part, str) and len(part) < 80:
-        return part
-    return ""
+                return
+        if len(name) < 80:
+            yield name
 
 
-def _literals(value: Any) -> Iterator[Any]:
+def _literals(value: Any, *, surely: bool) -> Iterator[Any]:
     """The strings and bytes that a value is made of, but for those that name what is looked up or
     called."""
     parts = [value]
@@ -223,14 +325,25 @@ def _literals(value: Any) -> Iterator[Any]:
         match part := parts.pop():
             case ast.JoinedStr() | ast.Constant(value=str() | bytes()):
                 yield part
-            case ast.Call(func=called, args=given):
+            case ast.Call(func=called, args=given, keywords=others):
                 name = _name(called)
-                if name in _WORDS["decoders"]:
+                decodes = name in _WORDS["decoders"]
+                parts += [
+                    each.value
+                    for each in others
+                    if each.arg in _WORDS["valued_by"]
+                    or (decodes and each.arg not in _WORDS["plain_field"])
+                ]
+                if decodes:
                     parts += given
                 elif name in _WORDS["setters"]:
-                    parts += given[1:]
-                else:
-                    parts.append(called)
+                    parts += given[1 + (name in _WORDS["of"]) :]
+                parts.append(called)
+            case ast.Dict(keys=names, values=values) if surely:
+                pairs = zip(names, values, strict=True)
+                parts += [each for key, each in pairs if _name(key) not in _WORDS["plain_field"]]
+            case ast.Lambda(body=body):
+                parts.append(body)
             case (
                 ast.BinOp()
                 | ast.BoolOp()
@@ -254,9 +367,10 @@ def _without_literals(text: str) -> str:
     starts = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     emptied = set()
     for name, value in (pair for node in ast.walk(tree) for pair in _pairs(node)):
-        for literal in _literals(value):
+        says = named(_name(name))
+        for literal in _literals(value, surely=says == Named.SURELY):
             said = "".join(map(_text, getattr(literal, "values", [literal]))).strip()
-            if _hides(named(_name(name)), said, quoted=True):
+            if _hides(says, said, quoted=True):
                 first = (literal.lineno, literal.col_offset)
                 last = (literal.end_lineno, literal.end_col_offset)
                 emptied.add(
@@ -333,29 +447,53 @@ def _without_values(text: str) -> str:
         else:
             value, part = found["word"].rstrip(")]}>`:."), "word"
         start = found.end("name")
-        option = name.startswith("-") and ":" not in by
-        if option or set(by) & set(":="):
+        end = found.start(part) + len(value)
+        joined = not set(by).isdisjoint(":=")
+        option = name.startswith("-") and (":" not in by or by == ":")
+        set_there = option or (
+            by == "=" and (name.isupper() or text[max(0, first - 1) : first] in ("?", "&", ";"))
+        )
+        says = named(name, no_code=set_there)
+        if option or joined:
             # --token TOKEN
             placeholder = "=" not in by and value.isupper() and value.replace("_", "").isalpha()
-            placeholder |= value == "default="  # ("--token", default="...")
+            # ("--token", default="...")
+            placeholder |= not quoted and "," in by and bool(_FIND["keyword"].match(value))
             beside = not (option and placeholder)
+        elif set(by).isdisjoint("\"',") and (quoted or by.strip() == "is"):  # password 'VALUE'
+            made_up = not value.isalpha() and _is_telling(value, by, text, end)
+            beside = made_up or (quoted and says == Named.SURELY)
         else:  # ("Authorization", "token ...")
             beside = quoted and bool(
                 _FIND["opens"].search(text, max(0, first - 4), first)
                 and _FIND["closes"].match(text, found.end())
             )
-        set_there = option or (
-            by == "=" and (name.isupper() or text[max(0, first - 1) : first] in ("?", "&", ";"))
-        )
-        if beside and _hides(named(name, no_code=set_there), value, quoted=quoted or set_there):
-            put += text[done : found.start(part)] + SECRET
-            start = done = found.start(part) + len(value)
+        hides = _hides(says, value, quoted=quoted or set_there)
+        if _FIND["label_end"].match(text, max(0, first - 1)):
+            continue  # prompt("Password: ", ...)
+        if says == Named.IF_QUOTED and joined and not quoted:
+            hides = hides or _is_telling(value, by, text, end)
+        if not (beside and hides):
+            continue
+        # a line of YAML may have blanks in its value
+        if by.startswith(":") and _FIND["begins"].search(text, max(0, first - 40), first):
+            rest = _FIND["rest"].match(text, end)
+            if rest and not quoted:
+                end = rest.end()
+        put += text[done : found.start(part)] + SECRET
+        start = done = end
     return put + text[done:]
 
 
 def _without_pairs(text: str) -> str:
     def put(found: re.Match[str]) -> str:
-        if not _hides(named(found["name"]), found["value"].strip(), quoted=found["q"] is not None):
+        name = named(found["name"], no_code=found["name"].isupper())
+        value = found["value"].strip("- \t\n")
+        hides = _hides(name, value, quoted=found.groupdict().get("q") is not None)
+        if not hides and name == Named.IF_QUOTED:
+            by = "=" * (not set(found[0]).isdisjoint("[\n"))  # no row of a table
+            hides = _is_telling(value, by, text, found.end("value"))
+        if not hides:
             return found[0]
         first, last = (place - found.start() for place in found.span("value"))
         return f"{found[0][:first]}{SECRET}{found[0][last:]}"
@@ -373,7 +511,7 @@ def _decoded(line: str) -> str:
     line = _FIND["colours"].sub("", line)
     if "&" in line:
         line = _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line)
-    if "\\u00" in line:
+    if "\\u00" in line or "\\x" in line:
         line = _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line)
     return line.replace("\uff1a", ":").replace("\uff1d", "=")
 

@@ -58,6 +58,8 @@ class Comparing(m.Model, kw_only=False):
     def history(self, paths: Sequence[Path]) -> int:
         """EXIT_OK; nothing is run."""
         context = self.context
+        if context.fail_on_secret:
+            raise UsageError("--fail-on-secret is about two sides", "leave it out")
         folder = context.output
         for output in context.outputs:
             if output.form not in SHEET_FORMATS:

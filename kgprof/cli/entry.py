@@ -17,7 +17,15 @@ import click
 from kgprof.cli.options import Context
 from kgprof.cli.saying import say
 from kgprof.cli.verbs import cli
-from kgprof.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, KgprofError
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    WORST_FIRST,
+    KgprofError,
+)
 from kgprof.progress import tell
 from kgprof.signals import ENDING, Signals, words
 from kgprof.wording import clause
@@ -59,7 +67,10 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         code = cli.main(args, prog_name="kgprof", standalone_mode=False, obj=context)
         if context.interrupted:
             return EXIT_INTERRUPTED
-        return code or EXIT_OK
+        codes = [code or EXIT_OK]
+        if context.secrets:
+            codes.append(EXIT_GATE_FAILED)
+        return next((worst for worst in WORST_FIRST if worst in codes), codes[0])
     except KgprofError as error:
         say(error.message, with_unfinished(error.hint, context))
         return error.exit_code

@@ -58,6 +58,8 @@ class Context:
     quiet: bool = False
     wait_for_idle: float = 0.0  # seconds that a busy machine is waited for before it is measured
     sharing: Sharing = field(default_factory=Sharing)
+    fail_on_secret: bool = False
+    secrets: bool = False  # some were left out of the report, and that is to fail
     # outside of CI, and with --no-ci, one that offers nothing
     job: Job = field(default_factory=Job)
     module: str | None = None  # of -m, in place of a WORKLOAD
@@ -103,10 +105,15 @@ class Place(click.Path):
 PLACE = Place()
 
 
+REMEMBERED = frozenset(
+    ("verbose", "output", "outputs", "quiet", "wait_for_idle", "module", "fail_on_secret")
+)
+
+
 def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """What concerns every verb is no parameter of any: it goes to the Context."""
     context = ctx.ensure_object(Context)
-    if param.name in ("verbose", "output", "outputs", "quiet", "wait_for_idle", "module"):
+    if param.name in REMEMBERED:
         setattr(context, param.name, value)
     elif param.name == "no_redact":
         context.sharing = replace(context.sharing, redact=not value)
@@ -118,6 +125,11 @@ def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
             context.job = job_of(os.environ)
     else:
         raise AssertionError(f"nothing remembers {param.name}")
+    if context.fail_on_secret and not context.sharing.redact:
+        raise UsageError(
+            "--fail-on-secret looks for what redaction leaves out, and --no-redact turns that off",
+            "use one of the two",
+        )
 
 
 def checked_modes(
@@ -232,6 +244,12 @@ redact_option = remembered_option(
     help="Do not remove what identifies a machine or a person, or secrets, from the "
     "report: names, home directories, "
     "tokens.",
+)
+
+secret_option = remembered_option(
+    "--fail-on-secret",
+    is_flag=True,
+    help="Exit with 1 if a secret was left out of the report; stderr says in which fields.",
 )
 
 source_option = remembered_option(

@@ -146,6 +146,7 @@ def cli(ctx: click.Context) -> None:
     ),
 )
 @options.hta_option
+@options.secret_option
 @options.report_options
 @with_context
 def profile(
@@ -211,6 +212,7 @@ def profile(
     help="Write what fails now into that file, for you to add reasons.",
 )
 @options.torch_trace_option
+@options.secret_option
 @options.report_options
 @with_context
 def check_graphs(
@@ -285,6 +287,7 @@ def check_graphs(
 @options.torch_trace_option
 @options.hta_option
 @options.format_option
+@options.secret_option
 @options.report_options
 @with_context
 def report(
@@ -352,6 +355,7 @@ def report(
 @options.hta_option
 @options.format_option
 @options.quiet_option
+@options.secret_option
 @options.report_options
 @with_context
 def trace(
@@ -707,6 +711,7 @@ def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int
 @options.format_option
 @options.recorded_options
 @options.wait_option
+@options.secret_option
 @options.report_options
 @with_context
 def compare(

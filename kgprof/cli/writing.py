@@ -11,13 +11,19 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
 from kgprof import model as m
 from kgprof import render
 from kgprof._version import __version__
-from kgprof.analysis.redaction import redacted_text, redacted_trace
+from kgprof.analysis.redaction import (
+    SECRET_KINDS,
+    fields_with_secrets,
+    redacted_text,
+    redacted_trace,
+)
 from kgprof.cli import terminal
 from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
@@ -384,6 +390,8 @@ def emit(
             folder = path.parent
         return rendered(form, profile, recording, folder, context.job)
 
+    if context.fail_on_secret:
+        context.secrets = _complain_of_secrets(profile)
     text = _emitted(context, made)
     if text is None and otherwise is None:
         text = terminal.text(profile, verbose=context.verbose)
@@ -391,6 +399,25 @@ def emit(
         text = terminal.linked(otherwise)
     if text:
         to_stdout(text)
+
+
+def _complain_of_secrets(profile: m.Profile) -> bool:
+    """Says on stderr how many secrets were left out of a report and in which fields, and nothing of
+    themselves."""
+    contents = profile.contents
+    if contents is None:
+        return False
+    kinds = [each for each in contents.redacted if each.category in SECRET_KINDS]
+    if not kinds:
+        return False
+    places = islice(fields_with_secrets(profile), 10)
+    counted = ", ".join(f"{each.category} ({each.count:,})" for each in kinds)
+    say(
+        f"secrets were left out of the report: {counted}"
+        f"{clause('; <secret>, <token> or <credentials> stands in ', ', '.join(places))}",
+        "remove them from the program or its environment, or run without --fail-on-secret",
+    )
+    return True
 
 
 def _emitted(context: Context, made: Callable[[str, Path | None], str]) -> str | None:
