@@ -345,11 +345,11 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         steady = every  # the first ones may be of another kind: a program may train otherwise later
     elif script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
-        # nearer. Behind those is the one in which it starts. Of another kind they say nothing.
+        # nearer. Behind those is the one in which it starts. Of another kind they say nothing, and
+        # a run that was stopped does not tell.
         steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
-        without = [
-            us for step, us in steps if not script.traced and step not in compiled.compiled_in
-        ]
+        is_alike = not (script.traced or run.record.exit.is_early)
+        without = [us for step, us in steps if is_alike and step not in compiled.compiled_in]
         traced = times.spread(without, "us", m.PassName.TRACE)
         known = [each for each in (steady, traced) if isinstance(each, m.Spread)]
         steady = min(known, key=lambda each: each.median, default=steady)
