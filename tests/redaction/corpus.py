@@ -11,7 +11,7 @@ import re
 import string
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -159,14 +159,18 @@ class Recall(NamedTuple):
         return 100 * self.hidden / self.all
 
 
+def recall(cases: tuple[Case, ...], is_shown: Callable[[Case], bool]) -> dict[str, Recall]:
+    """Returns how many of each class are hidden, in the order of the cases."""
+    counts: dict[str, Recall] = {}
+    for case in cases:
+        before = counts.get(case.kind, Recall(0, 0))
+        counts[case.kind] = Recall(before.hidden + (not is_shown(case)), before.all + 1)
+    return counts
+
+
 @functools.cache
 def by_class() -> dict[str, Recall]:
-    """Returns how many of each class are hidden, in the order of the file."""
-    counts: dict[str, Recall] = {}
-    for case in secrets():
-        before = counts.get(case.kind, Recall(0, 0))
-        counts[case.kind] = Recall(before.hidden + (not shown(case)), before.all + 1)
-    return counts
+    return recall(secrets(), shown)
 
 
 @functools.cache
@@ -199,8 +203,8 @@ def chance(alphabet: str, length: int) -> float:
 def table() -> str:
     """Returns the table of SECURITY.md."""
     rows = ["| class | secrets | hidden |", "|---|---|---|"]
-    for name, recall in by_class().items():
-        rows.append(f"| {name} | {recall.all} | {recall.percent:.1f} % |")
+    for name, found in by_class().items():
+        rows.append(f"| {name} | {found.all} | {found.percent:.1f} % |")
     whole = Recall(*map(sum, zip(*by_class().values(), strict=True)))
     rows.append(f"| **all** | **{whole.all}** | **{whole.percent:.1f} %** |")
     return "\n".join(rows)

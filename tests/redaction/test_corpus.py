@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.redaction import corpus
+from tests.redaction import corpus, second
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECURITY = (REPOSITORY / "SECURITY.md").read_text("utf-8")
+IN_ONE_LINE = SECURITY.replace("\n", " ")
 
 
 def test_the_corpus_is_large_enough_and_no_larger() -> None:
@@ -45,5 +46,24 @@ def test_security_md_says_the_rates_for_random_strings() -> None:
 def test_security_md_says_how_much_was_looked_at() -> None:
     said = f"{len(corpus.secrets()):,} made-up secrets"
 
-    assert said in SECURITY.replace("\n", " ")
-    assert f"{len(corpus.innocent()):,} innocent texts" in SECURITY.replace("\n", " ")
+    assert said in IN_ONE_LINE
+    assert f"{len(corpus.innocent()):,} innocent texts" in IN_ONE_LINE
+
+
+def test_the_second_list_has_ten_secrets_of_each_class() -> None:
+    sizes = {name: found.all for name, found in second.by_class().items()}
+
+    assert sizes == dict.fromkeys(corpus.by_class(), 10)
+    assert len({case.text for case in second.secrets()}) == 250
+    assert len(set(second.innocent())) == 250
+
+
+def test_security_md_says_what_comes_out_of_the_second_list() -> None:
+    hidden, unchanged = second.secrets_hidden(), second.texts_unchanged()
+
+    assert f"below, has {hidden.percent:.1f} % hidden" in IN_ONE_LINE
+    assert f"{hidden.percent:.1f} % of {hidden.all} secrets are hidden" in IN_ONE_LINE
+    assert f"{unchanged.percent:.1f} % of {unchanged.all} innocent texts are" in IN_ONE_LINE
+    assert ("That is below 99 %" in IN_ONE_LINE) == (unchanged.percent < 99)
+    assert f"{len(second.changed())} texts are changed" in IN_ONE_LINE
+    assert f"the lowest are {second.lowest()}. " in IN_ONE_LINE
