@@ -67,6 +67,7 @@ _PATH_START = (
     r"|(?<=\\[nrt])|(?<![\w.\-~>/]))"
 )
 _SLASH = r"(?:\\{0,2}/){1,3}"
+_NO_ADDRESS = r"(?!(?<=:)(?:\\{0,2}/){2})"  # what stands behind "https:"
 
 
 def _beginning(start: str, path: str, name: str) -> re.Pattern[str]:
@@ -93,7 +94,7 @@ _PYTHON = Pattern(
 _ANY_HOME = Pattern(
     HOMES,
     re.compile(
-        rf"{_PATH_START}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}"
+        rf"{_PATH_START}{_NO_ADDRESS}(?:{_SLASH}[\w.-]+){{0,3}}?{_SLASH}(?:home|Users){_SLASH}"
         rf"(?!Shared){_PATH_END}"
     ),
     "~",

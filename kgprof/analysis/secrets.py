@@ -307,7 +307,9 @@ def _names(node: Any) -> Iterator[str]:
                 pass
             case ast.Subscript(value=node):
                 continue
-            case ast.Call(func=called, args=given) if given and _name(called) in _WORDS["lookups"]:
+            case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called), args=given) if (
+                given and called in _WORDS["lookups"]
+            ):
                 texts = [each for each in given if isinstance(each, ast.Constant)]
                 node = [*texts, *given][0]
                 continue
@@ -381,7 +383,12 @@ def _without_literals(text: str) -> str:
                 )
     if not emptied:
         return text
-    for start, end in sorted(emptied, reverse=True):
+    outermost = [
+        (start, end)
+        for start, end in emptied
+        if not any(first <= start and end <= last for first, last in emptied - {(start, end)})
+    ]
+    for start, end in sorted(outermost, reverse=True):
         quoted = re.sub(
             rb"(?s)^([A-Za-z]*)(\"{3}|'{3}|\"|').*", rb"\1\2<secret>\2", data[start:end]
         )

@@ -249,7 +249,8 @@ redact_option = remembered_option(
 secret_option = remembered_option(
     "--fail-on-secret",
     is_flag=True,
-    help="Exit with 1 if a secret was left out of the report; stderr says in which fields.",
+    help="Exit with 1 if a secret, or what looks like one, was left out of the report; stderr says "
+    "in which fields.",
 )
 
 source_option = remembered_option(

@@ -64,7 +64,9 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
     marks = launches.usual_steps(columns)
     if not len(marks):
-        return m.Skipped("the trace marks no steps, or torch compiled in each")
+        return m.Skipped(
+            "the trace marks no steps, or torch compiled or recorded a CUDA graph in each"
+        )
     thread = columns.thread[marks[0]]
     steps = timeline.intervals_of(columns, marks[columns.thread[marks] == thread])
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
@@ -147,15 +149,16 @@ ORDER = (
 
 @m.skippable
 def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
-    """Of TRACE. Skipped where there is none, where no step of an optimizer is marked in it, as of a
-    compiled one, and where such a step runs a backward pass of its own, as in LBFGS's closure."""
+    """Of TRACE. Skipped where there is none, where torch compiles or records a CUDA graph in one of
+    its steps, where no step of an optimizer is marked in it, as of a compiled one, and where such a
+    step runs a backward pass of its own, as in LBFGS's closure."""
     columns = m.known(run.trace()).columns
     work = run.once(launches.launched_in_trace)
     steps = timeline.profiler_steps(columns)
     if not len(steps):
         return m.Skipped("TRACE marked no steps")
     if len(launches.usual_steps(columns)) < len(steps):
-        return m.Skipped("torch compiled in a traced step")
+        return m.Skipped("torch compiled, or recorded a CUDA graph, in a traced step")
     # The host events that say so. A forward pass has none of its own: it is every other operator or
     # compiled call.
     annotated = columns.of_category("user_annotation", "cpu_op")

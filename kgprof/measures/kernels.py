@@ -208,7 +208,7 @@ def _of_host(
     if len(steps):
         window = timeline.window_of(steps)
     elif marked:
-        return m.Skipped("torch compiled in each traced step")
+        return m.Skipped("torch compiled, or recorded a CUDA graph, in each traced step")
     inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped("no operator ran inside the traced steps")
@@ -223,7 +223,10 @@ def _of_host(
     if not marked:
         warnings.append(NO_STEPS)
     elif len(steps) < marked:
-        warnings.append(f"torch compiled in a traced step: {len(steps)} of {marked} are shown")
+        warnings.append(
+            "torch compiled, or recorded a CUDA graph, in a traced step: shown are the "
+            f"{len(steps)} of {marked} that follow one another without"
+        )
     hidden_us = [
         row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)
     ]

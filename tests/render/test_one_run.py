@@ -124,4 +124,4 @@ def test_the_share_of_a_step_that_is_not_decided_is_not_told() -> None:
         msgspec.structs.replace(BUSY, runs=(msgspec.structs.replace(own, kernels=kernels),))
     )
 
-    assert shown["GPU busy"] == "1.00 ms | per step; its share is not decided | "
+    assert shown["GPU busy"] == "1.00 ms | per traced step; its share is not decided | "

@@ -91,7 +91,7 @@ def test_step(kgprof_guard):
 """,
 }
 RULES = {
-    "no_syncs": "KGP201 on a GPU converting",
+    "no_syncs": "KGP201 with the tensor on a GPU, converting",
     "no_recompiles": "KGP103 step recompiled",
     "no_graph_breaks": "KGP101 torch._dynamo.graph_break breaks the graph",
     "stable_addresses": "KGP401 the declared buffer rows",

@@ -77,6 +77,7 @@ _PASSES = (
     "memory that is pinned"
 )
 _OF_A_LIBRARY = "a library's line does this"
+_OUTSIDE = "outside of what is compiled, with all that needs its result, gradients too"
 _AROUND = (
     "outside of what is compiled: enter the context around the call of it, if all of that may run "
     "in it"
@@ -253,9 +254,11 @@ def _mended(
     # With a setting, what comes next may raise or take minutes to compile: untried, it is torch's
     # own hint.
     known = where_it_helped(_known(finding, source, useless), tried)
+    if finding.tried:
+        return finding
     fix = known or _of_guard(finding) or of_trainer or finding.fix
     if fix:
-        return replace(finding, fix=fix, tried=finding.tried or is_tried(fix, tried))
+        return replace(finding, fix=fix, tried=is_tried(fix, tried))
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
     finding = _without_hint(finding, *useless)
@@ -535,11 +538,13 @@ def _without_switch(
         return replace(finding, level=m.Level.NOTE, no_fix=no_fix)
     inside = _is_inside(way, finding.run, compiled)
     wanted = way.cause.operator == _ON_PURPOSE
+    where = _OUTSIDE
+    if any(_last(line.function) in _ENTERS for line in (library, *way.chain)):
+        where = _AROUND
+    moved = f"{own}  # {where}"
     may_move = inside and own and not only and not wanted
-    if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, own):
-        if any(_last(line.function) in _ENTERS for line in (library, *way.chain)):
-            return replace(finding, fix=f"{own}  # {_AROUND}")
-        return finding
+    if may_move and (direct or finding.level is m.Level.ERROR) and _fits(source, finding, moved):
+        return replace(finding, fix=moved)
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     no_fix = f"{_BREAK}{clause('; torch hints at ', _hinted(way.cause))}"

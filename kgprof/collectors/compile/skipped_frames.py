@@ -210,7 +210,7 @@ def _compiled_inside(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[s
 
 
 def _eager_too(
-    trace: RunTrace, records: Sequence[BreakRecord], told: m.Location | None
+    trace: RunTrace, records: Sequence[BreakRecord], definition: m.Location | None
 ) -> tuple[str, ...]:
     places = (
         trace.source.definition(frame.file, frame.line, frame.function)
@@ -220,7 +220,7 @@ def _eager_too(
         and fell_back(trace, record) == "frame"
         and trace.source.project.holds(frame.file)
     )
-    return tuple(dict.fromkeys(place.function for place in places if place != told))
+    return tuple(dict.fromkeys(place.function for place in places if place != definition))
 
 
 def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[SkippedFrame]:

@@ -250,10 +250,10 @@ def _of_run(run: RunEvidence) -> Iterator[CudaGraphs]:
     if trace is None:
         return
     # What Inductor was told at each graph; the mode alone where the graph hook was not there.
-    told = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
+    asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
     event = CudaGraphs(
         run=run.key,
-        requested=any(told or [run.key.mode in MODES]),
+        requested=any(asked or [run.key.mode in MODES]),
         graphs=sum(bool(graph.runs) for graph in _may_be_one(trace)),
         launches_per_step=NOT_ON_CPU,
         recorded=NOT_ON_CPU,

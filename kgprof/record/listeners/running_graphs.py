@@ -43,6 +43,7 @@ CAPTURED = frozenset(
         "cond",
         "while_loop",
         "nonzero",
+        "bincount",
         "argwhere",
         "getitem",
         "__getitem__",

@@ -1,10 +1,10 @@
 """The hooks under which a read of a tensor's value, or a wait for a GPU, passes.
 
-    dispatch     a kernel under ``BackendSelect`` of each operator that reads
-    methods      ``.cpu()``, ``.numpy()``, ``.tolist()`` and ``.to(...)`` of a tensor
-    waits        ``synchronize`` of torch.cuda, torch.accelerator, events and streams
-    sync_debug   torch's warning of each synchronising call, by a filter of warnings
-    tensor places                where tensors would be on a GPU, on a machine that has none
+    dispatch        a kernel under ``BackendSelect`` of each operator that reads
+    methods         ``.cpu()``, ``.numpy()``, ``.tolist()`` and ``.to(...)`` of a tensor
+    waits           ``synchronize`` of torch.cuda, torch.accelerator, events and streams
+    sync_debug      torch's warning of each synchronising call, by a filter of warnings
+    tensor places   where tensors would be on a GPU, on a machine that has none
 
 Each kind is on once in a process. Its hook tells every Syncs that listens of a Read before, and of
 the time that it took after.

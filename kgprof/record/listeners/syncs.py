@@ -484,5 +484,6 @@ def _loads(frame: FrameType) -> bool:
 
 
 def _makes_an_array(stack: Stack) -> bool:
+    """Whether the call that reads is Dynamo's own, between a hook and a line of the program."""
     called = takewhile(lambda frame: frame.f_code.co_filename.startswith(BETWEEN), stack)
     return any(frame.f_code.co_name == TO_NUMPY for frame in called)

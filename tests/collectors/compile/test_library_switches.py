@@ -232,12 +232,14 @@ def test_what_only_waits_in_a_library_is_not_called_a_read() -> None:
     assert "no known argument" not in called.no_fix
 
 
-def test_a_break_in_what_a_compiled_function_calls_is_no_note_and_has_no_code() -> None:
-    """What depends on its result, gradients too, would have to move with it."""
+def test_a_break_in_what_a_compiled_function_calls_is_mended_by_calling_it_elsewhere() -> None:
+    """With all that depends on its result, gradients too."""
     found = of_break((SHELF, 12, "stamp"))
 
     assert found.location is not None
-    assert (found.level, found.fix, found.no_fix) == (Level.WARNING, "", "")
+    assert (found.level, found.no_fix, found.tried) == (Level.WARNING, "", False)
+    assert found.fix == f"{found.location.text.strip()}  # {library_switches._OUTSIDE}"
+    assert "gradients too" in found.fix
 
 
 def test_a_break_in_a_layer_of_a_library_is_a_note_and_still_exceeds_the_budget() -> None:

@@ -406,5 +406,4 @@ def test_a_gate_tries_nothing(tmp_path: Path) -> None:
     run = recorded(tmp_path, SIZE_ONLY, *passes, function=":step")
 
     assert run.setting_trials == Skipped("a gate tries no setting; kgprof profile does")
-    (fix,) = fixes(tmp_path, "KGP101")
-    assert fix.endswith("; not tried")
+    assert fixes(tmp_path, "KGP101") == [""]  # torch's own hint stands in its place

@@ -48,7 +48,9 @@ def test_compiled_code_that_is_slower_is_said_to_be(tmp_path: Path) -> None:
     found = run["economics"]
     assert found["compiled_time"]["median"] > 9_000
     assert 2_000 < found["eager_time"]["median"] < found["compiled_time"]["median"]
-    assert found["verdict"] in ("never", "not decided")  # beside busy processes
+    # beside busy processes
+    assert found["verdict"] in ("never", "not decided", "not observed")
+    assert found["verdict"] != "not observed" or "other processes used" in found["text"]
     findings = [each for each in report["findings"] if each["rule"] == "KGP603"]
     assert len(findings) == (found["verdict"] == "never")
     assert run["exit"]["outcome"] == "ok"
