@@ -24,12 +24,12 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 381_084
+MOST_SIZE = 383_246
 CEILINGS = {
     "nodes per statement": 8.5,
     "nodes of the median function": 79,
-    "conditional expressions per 1,000 lines": 10.1,
-    meters.CLASSES: 741,
+    "conditional expressions per 1,000 lines": 9.4,
+    meters.CLASSES: 742,
     meters.COPIED: 1372,
     meters.SKIPPED: 174,
     meters.LONG_LINES: 0,
