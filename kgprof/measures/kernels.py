@@ -225,7 +225,7 @@ def _of_host(
     elif len(steps) < marked:
         warnings.append(
             "torch compiled, or recorded a CUDA graph, in a traced step: shown are the "
-            f"{len(steps)} of {marked} that follow one another without"
+            f"{len(steps)} of {marked} that follow one another and have neither"
         )
     hidden_us = [
         row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)

@@ -37,7 +37,7 @@ from kgprof.record.passes.torch_profiler import (
 )
 
 ELSEWHERE = (
-    "steps are taken on another thread than the main one, and kgprof starts torch.profiler there"
+    "kgprof starts torch.profiler on the main thread, and the steps are taken on another one"
 )
 # Under the profiler: steps that take so much CPU time hold so many operators that a few of them say
 # all there is, and each of the others costs as much again to write and to read.
