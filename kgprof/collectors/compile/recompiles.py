@@ -276,7 +276,7 @@ def _finding(
     return finding(
         rule,
         replace(event, location=_location(event)),
-        f"{event.name} recompiled {_times(event)}{first_calls}{_because_of(breaks, event)}: "
+        f"{event.name} recompiled {_times(event)}{first_calls}{_because_of(breaks, event)}"
         f"{_why(event)}{_at_the_limit(event)}{in_vain(event.tried, detail)}",
         *identity,
         level=level,
@@ -339,9 +339,9 @@ def _because_of(breaks: Sequence[m.Location], event: RecompiledFunction) -> str:
 
 def _why(event: RecompiledFunction) -> str:
     """What failed, the first guard on each thing and dimension, with the line that used its
-    value."""
+    value. What the others on it expected and got is not said."""
     if event.limit is not None and not event.recompiles:
-        return event.limit.words
+        return f": {event.limit.words}"
     firsts = [same[0] for same in grouped(event.recompiles, lambda each: cause_of(each.guard))]
     # what the line of a break holds is told where it comes from, if that is known
     told = {_change(each.guard) for each in firsts if not each.guard.is_held}
@@ -351,7 +351,8 @@ def _why(event: RecompiledFunction) -> str:
             continue
         used = "" if first.returned_by else used_in(first.used, event.location)
         words[f"{first.words}{used}"] = None
-    return f"{'; '.join([*words][:SHOWN])}{and_more(words, SHOWN)}"
+    lead = "; first: " if len(event.recompiles) > 1 else ": "
+    return f"{lead}{'; also: '.join([*words][:SHOWN])}{and_more(words, SHOWN)}"
 
 
 def _change(guard: Guard) -> tuple[str, int | None, str, str]:
