@@ -188,9 +188,10 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         which = f"only {plural(time.samples, 'step')} of the warm-up were timed"
         text = f"{run.slug}: step time not decided: {which}, {took}"
         return Remark(text, INCONCLUSIVE)
-    if known.is_steady:
+    crowded = unit is PER_STEP and times.is_crowded(run) and not limits.is_gpu_bound(run)
+    if known.is_steady and not crowded:
         return None
-    took = f"{times.said(time, unit)} {unit.name}"
+    took = f"{unit.bare(known.low)} to {unit.say(known.high)}"
     if unit is PER_STEP:
         ends = f"p10 to p90 of {plural(time.samples, 'step')}"
         text = f"{run.slug}: step time not decided, {took} ({ends})"

@@ -68,6 +68,16 @@ def test_times_that_vary_are_not_decided_wherever_they_are_told() -> None:
     assert tiles(BUSY)["Step"].endswith("not decided | attention")
 
 
+def test_steady_steps_that_other_processes_held_up_are_not_decided() -> None:
+    held_up = tuple(30 * each for each in QUIET_US)
+    beside, alone = profile(held_up, 7.6), profile(held_up, 0.1)
+
+    assert beside.verdict.status is VerdictStatus.INCONCLUSIVE
+    assert "step time not decided, 34.5 to 35.6 ms/step" in beside.verdict.text
+    assert tiles(beside)["Step"].endswith("other processes were busy: not decided | attention")
+    assert "takes 35.1 ms/step" in alone.verdict.text
+
+
 def test_the_same_script_alone_takes_its_median_and_is_green() -> None:
     page, comment, terminal = Html().render(QUIET), Markdown().render(QUIET), Text().render(QUIET)
 
