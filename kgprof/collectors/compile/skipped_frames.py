@@ -74,6 +74,7 @@ _AT_NO_LINE = (
     "what it calls, and move it outside of what is compiled"
 )
 NAMED = 3  # functions of a list
+_UNDER_A_TRANSFORM = "GB0149"  # vmap, grad, jvp
 _RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
     "dispatch-mode": (
@@ -129,11 +130,17 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
     that broke there.
 
     Behind that break, which is a finding of its own, the function runs by itself, as under vmap
-    outside of a graph.
+    outside of a graph. What runs under a transform of a caller that fell back follows from that,
+    too: torch would have traced the transform with it.
     """
     frame = compiled_frame(record)
     if frame is None or record.stack:
         return False
+    if record.cause.gb_id == _UNDER_A_TRANSFORM and record.compiled is not None:
+        callers = {(place.file, place.function) for place in record.compiled.stack[:-1]}
+        fallen = {(at.file, at.function) for at in map(compiled_frame, known) if at is not None}
+        if callers & fallen:
+            return True
     return any(
         (place.file, place.function) == (frame.file, frame.function)
         for other in known

@@ -309,6 +309,21 @@ def test_a_function_that_torch_refused_unseen_belongs_to_the_break_that_left_it_
     ]
 
 
+@pytest.mark.parametrize(("above", "found"), [((CALLER, LOOP), 1), ((CALLER,), 2)])
+def test_what_runs_under_a_transform_of_a_frame_that_fell_back_follows_from_that(
+    above: Any, found: int
+) -> None:
+    under = "Unsupported functorch tracing attempt\n\n For more details: https://x/gb/gb0149.html"
+    lines = [
+        *compiled("0/0", STEP, fail_type="Unsupported"),
+        broken("0/0", CALLER, LOOP, prefix=written.GIVEN_UP),
+        *compiled("1/0", REPORT, above=above, fail_type="Unsupported"),
+        written.artifact("dynamo_graph_break_reason", "1/0", under),
+    ]
+
+    assert len(collected(*lines)) == found
+
+
 def test_without_source_text_the_first_line_stands_for_the_def() -> None:
     (found,) = collected(
         offered(("/src/other.py", 3, "parts"), "skipped", why="error", text=GENERATOR)
