@@ -125,6 +125,7 @@ class GraphInput(Model, kw_only=False):
     # "parameter" or "fixed": Dynamo told the backend that its address never changes
     static: str = ""
     held: tuple[Held, ...] = ()
+    is_made: bool = False  # by Dynamo in each call, from a number or an array of numpy's
 
 
 class InPlace(Model, kw_only=False):

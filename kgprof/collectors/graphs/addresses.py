@@ -219,7 +219,8 @@ def passed_inputs(tensors: RunTensors) -> Iterator[Passed]:
     """What the program passes to its graphs."""
     for graph in tensors.tensors.graphs:
         for tensor in graph.inputs:
-            if not is_gradient(tensor.name) and tensors.is_users(graph, tensor.name):
+            is_given = not tensor.is_made and not is_gradient(tensor.name)
+            if is_given and tensors.is_users(graph, tensor.name):
                 yield from ((graph, tensor, held) for held in tensor.held)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from kgprof import model as m
 from kgprof.record.ground.tensor_memory import storage_id
-from kgprof.record.listeners.graph_hook import asks_for_cuda_graphs, name_of
+from kgprof.record.listeners.graph_hook import asks_for_cuda_graphs, is_made, name_of
 from kgprof.record.listeners.graph_lines import frames_of
 from kgprof.record.listeners.installed_graphs import compile_id_of
 
@@ -74,7 +74,10 @@ def captured(output: Any, returned: Iterable[Returned]) -> m.WatchedGraph:
         arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
         returns=not getattr(reason, "graph_break", False),
         cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
-        inputs=tuple(m.GraphInput(name_of(node), static(node)) for node in placeholders),
+        inputs=tuple(
+            m.GraphInput(name_of(node), static(node), is_made=is_made(node))
+            for node in placeholders
+        ),
         in_place=tuple(_in_place(graph, placeholders)),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
         returned_outputs=tuple(_given_back(graph, {leaf.identity for leaf in leaves})),

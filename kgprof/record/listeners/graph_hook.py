@@ -88,6 +88,11 @@ def name_of(placeholder: Any) -> str:
     return str(name() if callable(name) else name)
 
 
+def is_made(placeholder: Any) -> bool:
+    """Whether Dynamo makes this input in each call, from a number or an array of numpy's."""
+    return getattr(placeholder.meta.get("grapharg"), "pass_arg_as_tensor", False)
+
+
 def asks_for_cuda_graphs(backend: Any) -> bool | None:
     """What torch.compile's mode and options say to Inductor, or Inductor's own default."""
     while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:

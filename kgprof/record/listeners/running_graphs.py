@@ -24,6 +24,7 @@ import torch
 from kgprof.record.ground.python_stack import BY_TORCH, Frames
 from kgprof.record.ground.source import Function
 from kgprof.record.listeners.captured_graph import operator_of
+from kgprof.record.listeners.graph_hook import is_made
 from kgprof.record.listeners.graph_lines import frames_of
 from kgprof.record.listeners.installed_graphs import (
     COMPILE,
@@ -164,7 +165,7 @@ class RunningGraphs(InstalledGraphs):
             name = operator_of(node)
             moves = moves or name in ("to", "cuda") or "device" in node.kwargs
             if node.op == "placeholder":
-                if getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False):
+                if is_made(node):
                     numbers[node] = inputs
                 inputs += 1
             elif node.op == "output":

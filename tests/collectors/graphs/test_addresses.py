@@ -152,6 +152,13 @@ def test_one_move_after_warm_up_counts_and_one_before_does_not() -> None:
     assert found(early) == []
 
 
+def test_a_number_that_dynamo_makes_a_tensor_of_moves_nothing_of_the_programs() -> None:
+    x = torch.ones(4)
+    scaled = torch.compile(lambda x, rate: x * rate, backend="eager")
+
+    assert found(lambda call: scaled(x, 0.5 + call)) == []
+
+
 def test_what_stays_and_what_one_graph_hands_to_the_next_is_silent() -> None:
     x, table = torch.ones(4), torch.arange(8.0)
     model = torch.nn.Linear(4, 4)
