@@ -58,7 +58,7 @@ class CoverageEvent(m.Model):
     beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
     hidden: str = ""  # of a program that asks for a compilation: why there was none
-    never: str = ""  # of a script: its torch.compile, which no call reached
+    never: str = ""  # the program's calls of torch.compile, whose results no call reached
     uncompiled: str = ""  # what its traced steps on a GPU do that torch.compile does not support
 
 
@@ -118,8 +118,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
                 workers=script.workers,
                 hidden=off or script.why_nothing_compiled(options.workload),
             )
-            if not off:
-                event = msgspec.structs.replace(event, never=_never_called(run, script))
+        if not off:
+            event = msgspec.structs.replace(event, never=_never_called(run))
         events.append(event)
     return tuple(events)
 
@@ -146,14 +146,20 @@ def _switched_off(run: m.RunRecord) -> str:
 
 
 @m.otherwise("")
-def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
-    """The script's own torch.compile, where it was seen that nothing was handed to it."""
-    if not script.was_asked or script.uncalled or script.workers:
-        return ""
+def _never_called(run: m.RunRecord) -> str:
+    """Say where or how often the program called torch.compile, where it was seen that nothing that
+    it made was called."""
     calls = m.known(m.known(run.records).compiled_calls)
     if calls.callables or calls.left_out:
         return ""
-    return script.compile_call
+    script = run.script
+    if script is None:
+        if not calls.asked:
+            return ""
+        return f"torch.compile was called {plural(sum(calls.asked.values()), 'time')}"
+    if not script.was_asked or script.uncalled or script.workers:
+        return ""
+    return clause("torch.compile stands in ", script.compile_call)
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -195,7 +201,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     if not (unused or workers):
         message += " in this run"
     if never := next((event.never for event in events if event.never), ""):
-        message += f": torch.compile stands in {never}, and nothing that it made was called"
+        message += f": {never}, and nothing that it made was called"
     elif hidden := next((event.hidden for event in events if event.hidden), ""):
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     if timed:

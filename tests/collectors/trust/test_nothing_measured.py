@@ -180,6 +180,22 @@ def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_wr
         assert "no call of what it wraps compiled anything here" in each.message
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({-1: 2, 0: 1}, ": torch.compile was called 3 times, and nothing that it made was called;"),
+        ({}, "nothing was compiled in this run;"),
+    ],
+)
+def test_of_a_step_the_calls_of_torch_compile_are_counted(asked: dict[int, int], said: str) -> None:
+    records = CompileRecords(records=(), compiled_calls=CompiledCalls(asked=asked))
+    ran = msgspec.structs.replace(run(AS_IS, compiled=0), records=records)
+
+    (found,) = nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(ran))))
+
+    assert said in found.message
+
+
 @pytest.mark.parametrize("why", [nothing_measured.SPARSE, nothing_measured.RNN])
 def test_steps_that_torch_compile_does_not_support_are_not_to_be_compiled(why: str) -> None:
     eager = recording(run(AS_IS, compiled=0))
