@@ -351,8 +351,8 @@ def _why(event: RecompiledFunction) -> str:
             continue
         used = "" if first.returned_by else used_in(first.used, event.location)
         words[f"{first.words}{used}"] = None
-    lead = "; first: " if len(event.recompiles) > 1 else ": "
-    return f"{lead}{'; also: '.join([*words][:SHOWN])}{and_more(words, SHOWN)}"
+    lead = "; among the causes: " if len(event.recompiles) > 1 else ": "
+    return f"{lead}{'; '.join([*words][:SHOWN])}{and_more(words, SHOWN)}"
 
 
 def _change(guard: Guard) -> tuple[str, int | None, str, str]:

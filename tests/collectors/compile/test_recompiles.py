@@ -560,7 +560,10 @@ def test_the_first_call_of_a_module_is_not_after_the_warm_up() -> None:
     (found,) = diagnosed(*lines, *modules, calls=25)
 
     assert (found.rule, found.level, found.count) == ("KGP103", Level.NOTE, 4)
-    assert ", each in the first steps of its module; first: value of self.width" in found.message
+    assert (
+        ", each in the first steps of its module; among the causes: value of self.width"
+        in found.message
+    )
 
 
 def test_a_module_of_one_call_has_but_one_first_call() -> None:
@@ -918,7 +921,7 @@ def test_every_call_a_new_value_is_unbounded() -> None:
 
     assert (found.rule, found.count) == ("KGP105", 7)
     assert found.message.startswith(
-        "Model.step recompiled 7 times in 7 steps (1 to 7), 3.50 s; first: value of the global "
+        "Model.step recompiled 7 times in 7 steps (1 to 7), 3.50 s; among the causes: value of the global "
         "TALLY"
     )
 
@@ -1029,10 +1032,8 @@ def test_what_a_break_returned_is_a_note_that_names_the_break(calls: tuple[int, 
     (found,) = diagnosed(*returned_by_a_break(*calls))
 
     assert (found.level, found.count, found.fix) == (Level.NOTE, len(calls), "")
-    assert (
-        "because of the graph break at line 16; first: that line returned another value than before"
-        in found.message
-    )
+    assert "because of the graph break at line 16" in found.message
+    assert ": that line returned another value than before" in found.message
     assert "___stack" not in found.message
     assert written.place(FILE, 16, "step") in found.related
 
@@ -1056,7 +1057,7 @@ def test_of_several_causes_the_break_is_a_part() -> None:
 
     (found,) = diagnosed(*returned_by_a_break(*range(1, 19)), *of_its_own)
 
-    assert "in part because of the graph break at line 16; first: " in found.message
+    assert "in part because of the graph break at line 16; among the causes: " in found.message
 
 
 def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None:
@@ -1354,7 +1355,8 @@ def test_a_function_that_is_made_anew_in_every_call_is_compiled_in_every_call() 
 
     assert (found.rule, found.location, found.count) == ("KGP105", CALL_SITE, 5)
     assert (
-        found.message == "f in <string>:1 recompiled 5 times in 5 steps (1 to 5), 2.50 s; first: "
+        found.message
+        == "f in <string>:1 recompiled 5 times in 5 steps (1 to 5), 2.50 s; among the causes: "
         "it was created again, or torch._dynamo.reset() was called"
     )
 
@@ -1418,7 +1420,7 @@ def test_values_that_come_again_after_each_reset_are_not_new_values() -> None:
 
     assert (steady.rule, steady.level, steady.count) == ("KGP103", Level.WARNING, 5)
     assert (early.rule, early.level, early.count) == ("KGP103", Level.NOTE, 3)
-    assert ", during warm-up; first: " in early.message
+    assert ", during warm-up; among the causes: " in early.message
 
 
 def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
@@ -1683,6 +1685,6 @@ def test_each_thing_that_failed_is_named() -> None:
     (event,) = collected(*lines)
 
     assert recompiles._why(event) == (
-        "; first: value of name: expected 'a'; also: value of scale: expected 2.0; also: value of "
+        "; among the causes: value of name: expected 'a'; value of scale: expected 2.0; value of "
         "depth: expected 3 and 1 more"
     )
