@@ -567,7 +567,7 @@ def asked_for(
     from kgprof.workloads import loading, programs
 
     loading.find(workload)
-    loading.refuse_what_python_cannot_read(workload)
+    loading.refuse_from_its_text(workload)
     loading.check_arguments(workload, workload_args)
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"

@@ -12,6 +12,7 @@ import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -35,6 +36,9 @@ FORMS = (
     "a workload must be one of: pkg.mod:name, path/file.py:name, a whole script.py, "
     "or a built-in (kgprof workloads lists them)"
 )
+
+_WORDS = re.compile(r"\w+")
+_BINDS_UNSEEN = {"__getattr__", "exec", "globals", "locals", "setattr", "vars", "modules"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +89,54 @@ def find(workload: str) -> Target | None:
     return Target(module=place, name=name)
 
 
-def refuse_what_python_cannot_read(workload: str) -> None:
-    """Raises UsageError in Python's own words for a file, or a module's file, with a syntax
-    error."""
+def refuse_from_its_text(workload: str) -> None:
+    """Raises UsageError for what would fail before its first line ran: a module that is not there,
+    a file, or a module's file, with a syntax error (in Python's own words), or one whose text does
+    not hold the name."""
     file = _file_of(workload)
+    target = None
+    if not programs.is_program(workload):
+        target = find(workload)
+    if target is not None and target.module:
+        _refuse_a_missing_package(target)
     if file is None:
         return
     try:
+        text = file.read_bytes()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python says them again when it runs the file
-            compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+            code = compile(text, str(file), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes, before Python 3.12
         said = "".join(traceback.format_exception_only(error)).rstrip()
         raise UsageError(f"Python cannot read {file}\n{said}") from None
     except (OSError, RecursionError, MemoryError):
         return  # who runs it will say so
+    if target is not None and not _may_bind(text.decode("utf-8", "replace"), target.name):
+        raise _lacks(target, target.name.partition(".")[0], code.co_names)
+
+
+def _refuse_a_missing_package(target: Target) -> None:
+    top = target.module.partition(".")[0]
+    if programs.spec_of(top) is None and importlib.util.find_spec(top) is None:
+        raise _no_module(top)
+
+
+def _may_bind(text: str, name: str) -> bool:
+    """Whether the text holds the first part of the name, or a word by which a module gets names
+    that do not stand in it."""
+    words = set(_WORDS.findall(text))
+    return name.partition(".")[0] in words or bool(words & _BINDS_UNSEEN) or "import *" in text
+
+
+def _lacks(target: Target, part: str, known: Iterable[str]) -> UsageError:
+    near = did_you_mean(part, known)
+    hint = "give a function without arguments, or an object with strategies"
+    return UsageError(f"{target.place} has no {target.name!r}{near}", hint=hint)
+
+
+def _no_module(name: str) -> UsageError:
+    hint = f"searched {os.getcwd()} and sys.path; a file is path/file.py:name"
+    return UsageError(f"no module named {name!r}", hint=hint)
 
 
 def _file_of(workload: str) -> Path | None:
@@ -238,8 +275,7 @@ def _imported(target: Target) -> ModuleType:
         # failure.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and target.module and f"{target.module}.".startswith(f"{missing}."):
-            hint = f"searched {os.getcwd()} and sys.path; a file is path/file.py:name"
-            raise UsageError(f"no module named {missing!r}", hint=hint) from None
+            raise _no_module(missing) from None
         place = str(target.file) if target.file else f"module {target.module}"
         first = next(iter(str(error).strip().splitlines()), "")
         raise WorkloadError(
@@ -268,10 +304,6 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     for part in target.name.split("."):
         if not hasattr(found, part):
             members = getattr(found, "__dict__", ())
-            known = [name for name in members if not name.startswith("_")]
-            hint = "give a function without arguments, or an object with strategies"
-            raise UsageError(
-                f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint
-            )
+            raise _lacks(target, part, [name for name in members if not name.startswith("_")])
         found = getattr(found, part)
     return found

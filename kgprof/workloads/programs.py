@@ -52,7 +52,7 @@ def find(workload: str) -> Program:
             raise UsageError(
                 f"-m {name!r} is not a module name", hint="-m takes pkg.mod; give a file without -m"
             )
-        spec = _spec(name)
+        spec = spec_of(name)
         if spec is None:
             raise UsageError(
                 f"no module named {name!r}", hint=f"searched {os.getcwd()} and sys.path"
@@ -76,7 +76,7 @@ def find(workload: str) -> Program:
     return Program(file=file)
 
 
-def _spec(name: str) -> ModuleSpec | None:
+def spec_of(name: str) -> ModuleSpec | None:
     """The packages above a module are not imported for it."""
     spec: ModuleSpec | None = None
     search: list[str] | None = [os.getcwd(), *sys.path]
@@ -90,7 +90,7 @@ def _spec(name: str) -> ModuleSpec | None:
 
 def source_of(module: str) -> Path | None:
     """Its file, which a package has not: what runs of it lies in another one."""
-    spec = _spec(module)
+    spec = spec_of(module)
     if spec is None or not spec.has_location or not spec.origin:
         return None
     return Path(spec.origin) if spec.origin.endswith(".py") else None
@@ -102,7 +102,7 @@ def folders(program: Program) -> Iterator[str]:
     if program.file is not None:
         yield str(program.file.absolute().parent)
         return
-    top = _spec(program.module.partition(".")[0])
+    top = spec_of(program.module.partition(".")[0])
     if top is not None and top.submodule_search_locations is not None:
         yield from top.submodule_search_locations
     elif top is not None and top.origin:
@@ -152,7 +152,7 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
     sys.orig_argv = [sys.executable, "-m", program.module, *args]
     sys.path.insert(0, os.getcwd())
     name = program.module
-    found = importlib.util.find_spec(name)
+    found = importlib.util.findspec_of(name)
     if found is not None and found.submodule_search_locations is not None:
         found = importlib.util.find_spec(f"{name}.__main__")
     get_code = getattr(found.loader, "get_code", None) if found else None
@@ -172,7 +172,7 @@ def give_way() -> None:
     ours = loaded[loaded.index("kgprof") :]  # what Python itself had imported stands before it
     kept = {"kgprof", "torch", *sys.builtin_module_names}
     for name in {name.partition(".")[0] for name in ours} - kept:
-        spec = PathFinder.find_spec(name, [folder])
+        spec = PathFinder.findspec_of(name, [folder])
         origin = getattr(sys.modules.get(name), "__file__", None)
         if spec is not None and spec.loader is not None and spec.origin != origin:
             for each in ours:

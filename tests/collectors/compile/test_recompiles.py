@@ -921,8 +921,8 @@ def test_every_call_a_new_value_is_unbounded() -> None:
 
     assert (found.rule, found.count) == ("KGP105", 7)
     assert found.message.startswith(
-        "Model.step recompiled 7 times in 7 steps (1 to 7), 3.50 s; among the causes: value of the global "
-        "TALLY"
+        "Model.step recompiled 7 times in 7 steps (1 to 7), 3.50 s; among the causes: value of "
+        "the global TALLY"
     )
 
 
