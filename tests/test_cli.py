@@ -29,7 +29,7 @@ import jsonschema
 import pytest
 
 from kgprof import cli
-from kgprof.cli import entry, reading, verbs
+from kgprof.cli import entry, options, reading, verbs
 from kgprof.collectors import RULES
 from kgprof.errors import OutputError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
@@ -154,6 +154,18 @@ def test_without_a_verb_the_help_is_an_error(capsys: pytest.CaptureFixture[str])
     assert "Start here:  kgprof profile" in err
 
 
+@pytest.mark.parametrize(
+    ("args", "is_said"), [([], True), (["-m", "json.tool"], False), (["linkpred"], False)]
+)
+def test_where_no_workload_is_named_the_example_is(
+    args: list[str], is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with verbs.profile.make_context("profile", args) as ctx:
+        options.tell_of_the_example(ctx.params["workload"])
+
+    assert ("this is kgprof's own example, linkpred" in capsys.readouterr().err) == is_said
+
+
 def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
     done = kgprof("--version", cwd=tmp_path)
 
@@ -165,6 +177,8 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
     ("args", "expected"),
     [
         (["profil"], ["error: no command 'profil'; did you mean 'profile'?", "see kgprof --help"]),
+        (["nowhere.py:step"], ["nowhere.py: file not found", "path/file.py:name"]),
+        (["nowhere.py", "--steps", "3"], ["nowhere.py: file not found", "file.py:name"]),
         (["profile", "linkpre"], ["did you mean 'linkpred'?", "pkg.mod:name"]),
         (["profile", "nowhere.py:step"], ["nowhere.py: file not found", "path/file.py:name"]),
         (["profile", "script.py"], ["script.py: file not found", "file.py:name"]),

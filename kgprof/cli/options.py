@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -30,6 +31,10 @@ PASSES = tuple(str(name) for name in m.PassName)
 SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))
 # of a script whose passes were not chosen: a shorter one runs once more for TIMING
 TIMED_BELOW_S = 60.0
+UNNAMED = (
+    f"no workload is named: this is kgprof's own example, {DEFAULTS.workload} "
+    "(yours: kgprof {verb} FILE.py:FUNCTION or SCRIPT.py)"
+)
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
@@ -554,6 +559,14 @@ def refuse_unwritable(path: Path) -> None:
             "no path is given"
         )
         raise UsageError(f"cannot write to {path}", hint)
+
+
+def tell_of_the_example(workload: str) -> None:
+    """What runs where no workload is named."""
+    ctx = click.get_current_context()
+    is_unnamed = ctx.get_parameter_source("workload") is ParameterSource.DEFAULT
+    if is_unnamed and workload == DEFAULTS.workload:
+        ctx.ensure_object(Context).inform(UNNAMED.format(verb=ctx.info_name))
 
 
 def asked_for(

@@ -35,10 +35,13 @@ form_option = click.option(
 
 
 class Verbs(click.Group):
-    """Suggests the nearest verb, whichever click is installed."""
+    """Takes a workload in place of a verb for one to profile, and suggests the nearest verb,
+    whichever click is installed."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            if ":" in args[0] or args[0].endswith(".py"):
+                return super().resolve_command(ctx, ["profile", *args])
             raise UsageError(
                 options.unknown("command", args[0], self.list_commands(ctx)),
                 "see kgprof --help",
