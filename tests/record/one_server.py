@@ -20,18 +20,19 @@ from kgprof.record.processes import fork_server
 from tests import unprofiled_guards
 
 Surroundings = tuple[str, dict[str, str]]
+IMPORTS = "".join(f"__import__({name!r}); " for name in unprofiled_guards.FIRST_COMPILE)
 LEAVES = "; from kgprof.record.processes import child; child.leave()"
 
 
 class _Leaves(fork_server.ForkServer):
-    """Its children end by ``child.leave`` and not by Python's own last acts, and guards are not
-    measured."""
+    """Its children end by ``child.leave`` and not by Python's own last acts, guards are not
+    measured, and what a first compile imports is there."""
 
     def channel(
         self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
     ) -> socket.socket | None:
         *before, code, home = command
-        code = code.replace("main(*", f"{unprofiled_guards.CODE}main(*") + LEAVES
+        code = code.replace("main(*", f"{IMPORTS}{unprofiled_guards.CODE}main(*") + LEAVES
         return _of_no_recording(super(), [*before, code, home], environment, compiles)
 
 
@@ -67,7 +68,8 @@ _kept: dict[bool, _Kept] = {}
 
 
 def _surroundings() -> Surroundings:
-    return os.getcwd(), dict(os.environ)
+    read = {name: value for name, value in os.environ.items() if name not in fork_server.LATE}
+    return os.getcwd(), read
 
 
 @contextmanager
