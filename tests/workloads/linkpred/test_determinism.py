@@ -204,8 +204,18 @@ def test_any_number_of_choices_in_a_call(choices: int) -> None:
     assert found.evaluation.steps == math.ceil(one_by_one / choices)
 
 
-@pytest.mark.parametrize("part", ["engine", "policy"])
-@pytest.mark.parametrize("kind", [Batched, TorchCond, FusedSteps], ids=by_name)
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        pytest.param(
+            kind,
+            part,
+            id=f"{kind.name}-{part}",
+            marks=[pytest.mark.long] if (kind, part) == (TorchCond, "engine") else [],
+        )
+        for kind, part in product((Batched, TorchCond, FusedSteps), ("engine", "policy"))
+    ],
+)
 def test_only_a_part_is_compiled(kind: type[SlotStrategy], part: str) -> None:
     captured: list[torch.fx.GraphModule] = []
 
