@@ -141,7 +141,7 @@ def next_role(descriptor: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
     """Returns in a command, and in the process that forks its children."""
     channel = socket.socket(fileno=descriptor)
     del sys.path[0]
-    for name in fork_server.MODULES:
+    for name in (*fork_server.MODULES, *unprofiled_guards.FIRST_COMPILE):
         __import__(name)
     unprofiled_guards.keep()
     while (received := _next(channel)) is not None:

@@ -24,6 +24,7 @@ LONGEST = (
     "tests/test_cli.py",
     "tests/record/passes/test_script",
     "tests/collectors/compile/test_remedies.py",
+    "tests/record/processes/test_fork_server.py",
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",
     "tests/test_scripts.py",
@@ -40,6 +41,12 @@ LONGEST = (
     "tests/regressions/",
     "tests/contract/",
     "tests/render/",
+    "tests/test_compiled_at_import.py",
+    "tests/test_rescans.py",
+    "tests/test_packaging.py",
+    "tests/test_compare_moved.py",
+    "tests/test_seeds.py",
+    "tests/analysis/",
 )
 
 # One cold compile for the whole session, and no vector instructions: torch 2.13 would compile and

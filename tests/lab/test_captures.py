@@ -183,7 +183,12 @@ def limited_once_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("limited_once_it_hangs")
 @pytest.mark.parametrize("program", ["waits_for_a_lock", "waits_at_a_barrier"])
-def test_a_child_that_hangs_is_ended_with_all_that_it_started(program: str, tried: Tries) -> None:
+def test_a_child_that_hangs_is_ended_with_all_that_it_started(
+    program: str, tried: Tries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if program == "waits_at_a_barrier":  # gdb reads torch's symbols for seconds: once is enough
+        unasked = m.Skipped(reason="the other program shows it")
+        monkeypatch.setattr(captures, "native_stacks", lambda pid: unasked)
     checked(program, tried(program, TRUTH[program][0], capturer=TAPE))
 
 

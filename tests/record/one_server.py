@@ -13,45 +13,67 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, cast
 from unittest import mock
 
 from kgprof.record.processes import fork_server
 from tests import unprofiled_guards
 
 Surroundings = tuple[str, dict[str, str]]
+IMPORTS = "".join(f"__import__({name!r}); " for name in unprofiled_guards.FIRST_COMPILE)
 LEAVES = "; from kgprof.record.processes import child; child.leave()"
 
 
 class _Leaves(fork_server.ForkServer):
-    """Its children end by ``child.leave`` and not by Python's own last acts, and guards are not
-    measured."""
+    """Its children end by ``child.leave`` and not by Python's own last acts, guards are not
+    measured, and what a first compile imports is there."""
 
     def channel(
         self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
     ) -> socket.socket | None:
         *before, code, home = command
-        code = code.replace("main(*", f"{unprofiled_guards.CODE}main(*") + LEAVES
-        return super().channel([*before, code, home], environment, compiles)
+        code = code.replace("main(*", f"{IMPORTS}{unprofiled_guards.CODE}main(*") + LEAVES
+        return _of_no_recording(super(), [*before, code, home], environment, compiles)
+
+
+class _Ends(fork_server.ForkServer):
+    """Its children end as Python ends them."""
+
+    def channel(
+        self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
+    ) -> socket.socket | None:
+        return _of_no_recording(super(), command, environment, compiles)
+
+
+def _of_no_recording(
+    server: Any, command: Sequence[str], environment: Mapping[str, str], compiles: bool
+) -> socket.socket | None:
+    """A recording ends what has its folder in a variable, as it ends itself; those that name it
+    each child is given later."""
+    kept = {name: value for name, value in environment.items() if name not in fork_server.LATE}
+    return cast("socket.socket | None", server.channel(command, kept, compiles))
 
 
 class _Kept:
     """A server, with the folder and the variables of the test that began it."""
 
     def __init__(self, surroundings: Surroundings, ends_as_python: bool) -> None:
-        self.server = fork_server.ForkServer() if ends_as_python else _Leaves()
+        self.server = _Ends() if ends_as_python else _Leaves()
         self.begun_for = (surroundings, ends_as_python)
         atexit.register(self.server.end)
 
 
-_kept: list[_Kept] = []  # one at most
+# one at most that runs programs, and one that runs functions: they begin otherwise
+_kept: dict[bool, _Kept] = {}
 
 
 def _surroundings() -> Surroundings:
-    return os.getcwd(), dict(os.environ)
+    read = {name: value for name, value in os.environ.items() if name not in fork_server.LATE}
+    return os.getcwd(), read
 
 
 @contextmanager
-def imports_shared(*, ends_as_python: bool = False) -> Iterator[None]:
+def imports_shared(*, ends_as_python: bool = False, runs_functions: bool = False) -> Iterator[None]:
     """Does what ``fork_server.imports_shared`` does, and leaves the server for the next test.
 
     A test in another folder or with other variables ends it and begins another one.
@@ -59,9 +81,10 @@ def imports_shared(*, ends_as_python: bool = False) -> Iterator[None]:
     with mock.patch.dict(os.environ):
         os.environ.pop("PYTEST_CURRENT_TEST", None)
         wanted = (_surroundings(), ends_as_python)
-        if not _kept or _kept[0].server.broken or _kept[0].begun_for != wanted:
-            for before in _kept:
-                before.server.end()
-            _kept[:] = [_Kept(*wanted)]
-        with mock.patch.object(fork_server, "_servers", [_kept[0].server]):
+        kept = _kept.get(runs_functions)
+        if kept is None or kept.server.broken or kept.begun_for != wanted:
+            if kept is not None:
+                kept.server.end()
+            kept = _kept[runs_functions] = _Kept(*wanted)
+        with mock.patch.object(fork_server, "_servers", [kept.server]):
             yield

@@ -3,11 +3,13 @@ scripts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from kgprof.render.html import MAX_BYTES
 from tests.render.in_a_browser import CLOSE_ALL, OPEN_ALL, accessibility_violations, visit
@@ -102,15 +104,26 @@ def test_with_scripts_it_is_quiet_accessible_fits_and_prints(
         assert report.stat().st_size <= MAX_BYTES
 
 
+@pytest.fixture(scope="module")
+def scripted(browser: Browser) -> Iterator[BrowserContext]:
+    """One window for all pages that leave nothing behind: a new one takes a second."""
+    with browser.new_context() as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def scriptless(browser: Browser) -> Iterator[BrowserContext]:
+    with browser.new_context(java_script_enabled=False) as context:
+        yield context
+
+
 @of_the_dozen
 def test_without_scripts_it_is_quiet_and_fits(
-    browser: Browser, reports: dict[str, Path], state: str
+    scriptless: BrowserContext, reports: dict[str, Path], state: str
 ) -> None:
     report = reports[state]
-    with browser.new_context(java_script_enabled=False) as context:
-        visited = visit(context, report)
-        page = visited.page
-
+    visited = visit(scriptless, report)
+    with closing(visited.page) as page:
         # then
         assert widths_needed(page) == {}
         assert visited.requests == [report.as_uri()]
@@ -126,16 +139,15 @@ def test_without_scripts_it_is_quiet_and_fits(
     "state", [state for state in PAGE_STATES if state not in DOZEN or state in LIKE_OTHERS]
 )
 def test_every_other_state_is_quiet_and_fits(
-    browser: Browser, reports: dict[str, Path], state: str
+    scripted: BrowserContext, reports: dict[str, Path], state: str
 ) -> None:
     report = reports[state]
-    with browser.new_context() as context:
-        visited = visit(context, report)
-
-        assert widths_needed(visited.page) == {}
+    visited = visit(scripted, report)
+    with closing(visited.page) as page:
+        assert widths_needed(page) == {}
         assert visited.requests == [report.as_uri()]
         assert visited.messages == []
-        assert visited.page.evaluate("window.pwned") is None
+        assert page.evaluate("window.pwned") is None
 
 
 def widths_needed(page: Page) -> dict[tuple[str, int, str], int]:

@@ -3,6 +3,7 @@ program."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -81,8 +82,7 @@ def recorded(
     options = Options(
         workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes, **more
     )
-    # a function's server begins otherwise than that of programs, which other tests share
-    shared = fork_server.imports_shared if function else one_server.imports_shared
+    shared = functools.partial(one_server.imports_shared, runs_functions=bool(function))
     with mock.patch.object(fork_server, "imports_shared", shared):
         recording = recorder.record(options, folder / "out", progress.Progress())
     (run,) = recordings.load(recording).runs

@@ -3,6 +3,7 @@ seen."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from kgprof.model import CompilePass, MemoryPass, Options, PassName, TensorRecor
 from kgprof.reading import recordings
 from kgprof.record.passes.control_flow_cache import ControlFlowCache
 from kgprof.record.passes.timing import BYPASS, HIT, MISS
-from kgprof.record.processes import recorder
+from kgprof.record.processes import fork_server, recorder
+from tests.record import one_server
 
 ROWS = (torch.full((4,), 2.0), torch.full((4,), -2.0))
 
@@ -78,7 +80,11 @@ atexit.register(lambda: print("FACTS", *(counters["inductor"]["fxgraph_cache_" +
 """  # noqa: E501
 
 
-def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) -> None:
+def test_the_probe_of_a_run_finds_what_its_measurement_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = functools.partial(one_server.imports_shared, runs_functions=True)
+    monkeypatch.setattr(fork_server, "imports_shared", shared)
     file = tmp_path / "w.py"
     file.write_text(RUN, encoding="utf-8")
     passes = (PassName.COMPILE, PassName.TIMING, PassName.MEMORY)

@@ -269,12 +269,10 @@ FAULTS = (
 def test_the_comparison_sees_a_fault(
     games: list[Game], truth: Steps, fault: Callable[[Engine], None]
 ) -> None:
-    different = 0
-    for one in games[:100]:
+    def differs(one: Game) -> bool:
         engine = Engine(one.graph, roomy(one), one.selection)
         fault(engine)
-        different += sum(
-            truth[one.number, query] != least for query, least in search(one, engine)[0].items()
-        )
+        found = search(one, engine)[0]
+        return any(truth[one.number, query] != least for query, least in found.items())
 
-    assert different > 0
+    assert any(differs(one) for one in games[:100])  # up to the first one
