@@ -37,6 +37,7 @@ _PARTIAL = re.compile(r"(?P<owner>.+)\.(?:keywords\['(?P<name>\w+)'\]|args\[(?P<
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
 _NAMED = re.compile(r"kwargs\['(\w+)'\]")
 _WRAPPED = re.compile(r"fn(?=\.|$)")
+_OWNER = "fn.__self__"
 # torch writes the condition under which it rejects a dict
 _LENGTH_OF_DICT = re.compile(r"!= (?=\d+$)")
 # torch's access to an entry of a dict whose key is no constant
@@ -168,7 +169,10 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
 
 
 def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
-    """The wrapper has its arguments in ``args`` and ``kwargs``, and calls ``fn``."""
+    """The wrapper has its arguments in ``args`` and ``kwargs``, and calls ``fn``, of whose object a
+    method says ``self``."""
+    if source.startswith(_OWNER):
+        return f"self{source.removeprefix(_OWNER)}"
     if (at := _POSITIONAL.match(source)) and int(at[1]) < len(arguments):
         return f"{arguments[int(at[1])]}{source[at.end() :]}"
     return _WRAPPED.sub(wraps, _NAMED.sub(r"\1", source), count=1)

@@ -1280,6 +1280,12 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
     assert first.fingerprint == second.fingerprint
 
 
+def test_a_wrapped_method_calls_its_object_self() -> None:
+    guard = parse("0/0: fn.__self__.last is None")
+
+    assert in_words(guard, wraps="method") == "type of self.last: expected None"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
