@@ -555,7 +555,9 @@ def refuse_unwritable(path: Path) -> None:
     if real.exists() and real.name not in layout.REPORTS:
         for folder in real.parents:
             if (folder / layout.HEADER).is_file():
-                raise UsageError(f"{path} is a part of the Recording {folder}", "choose another place")
+                raise UsageError(
+                    f"{path} is a part of the Recording {folder}", "choose another place"
+                )
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if (
         str(path) in ("-", "/dev/stdout", "/dev/stderr")

@@ -146,6 +146,8 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except RecursionError as error:
         raise msgspec.DecodeError("it nests too deeply") from error
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError("it is no UTF-8") from error
 
 
 def encode_json(value: Any) -> bytes:

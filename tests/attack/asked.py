@@ -39,7 +39,7 @@ DOCUMENTED = {
 }
 OTHERWISE = (EXIT_OK, EXIT_USAGE)
 NO_NUMBER = re.compile(r"(?<![\w.-])-?(?:nan|inf)(?![\w.-])")
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,44 @@ class Document:
             return self.asked()
         finally:
             self.path.write_bytes(before)
+
+    def with_in_place(self, place: Callable[[Path], None]) -> Ended:
+        """With what ``place`` makes at its path instead."""
+        kept = self.folder.with_name("kept")
+        self.path.rename(kept)
+        try:
+            place(self.path)
+            return self.asked()
+        finally:
+            if self.path.is_dir() and not self.path.is_symlink():
+                self.path.rmdir()
+            self.path.unlink(missing_ok=True)
+            kept.rename(self.path)
+
+
+def missing(path: Path) -> None:
+    """Nothing is there."""
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_link_out(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+NO_FILES = (missing, a_folder, a_link_out, a_pipe)
+
+
+def with_long_name(data: bytes) -> bytes:
+    value = json.loads(data)
+    value["cells"][0]["cell"]["mode"] = "m" * 7_000_000
+    return json.dumps(value).encode()
 
 
 REPORT = "report {p} --no-hta --no-ci -o {p}.out --format text"
@@ -109,6 +147,22 @@ def numbered() -> tuple[Document, ...]:
     return tuple(found)
 
 
+@cache
+def recorded() -> tuple[Document, ...]:
+    """Every file name of each Recording once, for `report`, and for `compare` those of two."""
+    found = []
+    for name, folder in recordings().items():
+        files = {each.name: each for each in sorted(folder.rglob("*")) if each.is_file()}
+        for file in files.values():
+            inside = str(file.relative_to(folder))
+            which = f"{name}/{file.name}"
+            found.append(Document(name=which, folder=folder, file=inside, reader=REPORT))
+            if name in ("handmade", "break_even"):
+                against = f"{which} compared"
+                found.append(Document(name=against, folder=folder, file=inside, reader=COMPARE))
+    return tuple(found)
+
+
 def with_trials(sweep: dict[str, Any]) -> dict[str, Any]:
     """With a correctness ladder, policies for sizes and a start with shipped caches, which the kept
     ones lack."""
@@ -118,7 +172,8 @@ def with_trials(sweep: dict[str, Any]) -> dict[str, Any]:
 def _shapes() -> Any:
     time = m.Spread(2.0, 1.5, 3.0, 1.0, 4.0, 5, "ms", m.PassName.TIMING)
     costs = tuple(m.SizeCost(size, 3, 16, time) for size in (7, 16))
-    policies = tuple((each, m.PolicyResult(graphs=2, compile_s=3.5, sizes=costs)) for each in m.SizePolicy)
+    found = m.PolicyResult(graphs=2, compile_s=3.5, sizes=costs)
+    policies = tuple((each, found) for each in m.SizePolicy)
     shapes = m.Shapes(
         function="f", tensor="x", sizes=(7, 16, 7), collected=True, buckets=(8, 16),
         policies=policies, recommended=m.SizePolicy.BUCKETS, code="x = 1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.attack import documents
+from tests.attack import checkpoints as checkpoints_of
+from tests.attack import damage, documents
 
 Case = tuple[str, Callable[[], str]]
 
@@ -31,13 +33,66 @@ def numbers(rng: random.Random) -> Iterator[Case]:
                 yield name, partial(_numeric, document, value, path, literal)
 
 
-def _numeric(
-    document: documents.Document, value: Any, path: documents.Path_, literal: str
-) -> str:
+def _numeric(document: documents.Document, value: Any, path: documents.Path_, literal: str) -> str:
     return document.with_bytes(documents.with_literal(value, path, literal)).fault
 
 
-FAMILIES: dict[str, Callable[[random.Random], Iterator[Case]]] = {"numbers": numbers}
+def corruptions(rng: random.Random) -> Iterator[Case]:
+    """Each file of a Recording: missing, damaged, with other values, and not a file; read by
+    `report` and by `compare`."""
+    for document in documents.recorded():
+        kinds = [*damage.of_bytes(rng)]
+        if document.file.endswith(".json"):
+            kinds += damage.of_json(rng, 6)
+        for name, make in kinds:
+            yield f"{document.name}: {name}", partial(_damaged, document, make)
+        for place in documents.NO_FILES:
+            yield f"{document.name}: {place.__name__}", partial(_moved, document, place)
+
+
+def _damaged(document: documents.Document, make: Callable[[bytes], bytes]) -> str:
+    return document.with_bytes(make(document.path.read_bytes())).fault
+
+
+def _moved(document: documents.Document, place: Callable[[Path], None]) -> str:
+    return document.with_in_place(place).fault
+
+
+def sweeps(rng: random.Random) -> Iterator[Case]:
+    """sweep.json: damaged, and with several values changed; and far too large."""
+    for document in documents.numbered():
+        if document.name.startswith("sweep/"):
+            for name, make in (*damage.of_bytes(rng), *damage.of_json(rng, 250)):
+                yield f"{document.name}: {name}", partial(_damaged, document, make)
+            large = partial(_damaged, document, documents.with_long_name)
+            yield f"{document.name}: a name of 7 MB", large
+
+
+def traces(rng: random.Random) -> Iterator[Case]:
+    """Kineto traces: damaged, and with events and fields changed."""
+    document = next(each for each in documents.numbered() if each.name == "trace")
+    for name, make in (*damage.of_bytes(rng), *damage.of_json(rng, 529)):
+        yield f"{document.name}: {name}", partial(_damaged, document, make)
+
+
+def checkpoints(rng: random.Random) -> Iterator[Case]:
+    """Chunks and manifests of `kgprof evaluate`: what reads them takes them as they are, or says
+    that they are damaged."""
+    for name, chunk in checkpoints_of.chunks(rng):
+        yield f"chunk: {name}", partial(checkpoints_of.chunk_fault, chunk)
+    for name, manifest in checkpoints_of.manifests(rng):
+        yield f"manifest: {name}", partial(checkpoints_of.manifest_fault, manifest)
+    for name, make in checkpoints_of.live(rng):
+        yield f"live: {name}", make
+
+
+FAMILIES: dict[str, Callable[[random.Random], Iterator[Case]]] = {
+    "numbers": numbers,
+    "corruptions": corruptions,
+    "sweeps": sweeps,
+    "traces": traces,
+    "checkpoints": checkpoints,
+}
 
 
 def sampled(family: str, *, seed: int, share: float = 1.0, most: int | None = None) -> list[Case]:
@@ -49,7 +104,9 @@ def sampled(family: str, *, seed: int, share: float = 1.0, most: int | None = No
     return cases[: count if most is None else min(count, most)]
 
 
-def faults(cases: Sequence[Case], until_s: float = float("inf")) -> tuple[int, list[tuple[str, str]]]:
+def faults(
+    cases: Sequence[Case], until_s: float = float("inf")
+) -> tuple[int, list[tuple[str, str]]]:
     """How many were tried by ``until_s`` seconds of a processor, and what fell."""
     found = []
     tried = 0
@@ -77,7 +134,7 @@ def main() -> None:
     began = time.process_time()
     tried, found = faults(chosen)
     for name, fault in found:
-        print(f"{name}: {fault}")
+        sys.stdout.write(f"{name}: {fault}\n")
     kinds = Counter(name.partition(":")[0] for name, _ in found)
     summary = {
         "family": asked.family,
@@ -88,7 +145,7 @@ def main() -> None:
         "failed_by_document": dict(kinds),
         "cpu_s": round(time.process_time() - began),
     }
-    print(json.dumps(summary))
+    sys.stdout.write(json.dumps(summary) + "\n")
     if asked.output is not None:
         asked.output.write_text(json.dumps(summary, indent=2) + "\n")
 

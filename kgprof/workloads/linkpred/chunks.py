@@ -55,14 +55,15 @@ class ChunkResult:
 
     def packed(self) -> bytes:
         payload = msgspec.msgpack.encode(
-            {name: getattr(self, name).astype(dtype).tobytes() for name, (dtype, _) in _ARRAYS.items()}
+            {
+                name: getattr(self, name).astype(dtype).tobytes()
+                for name, (dtype, _) in _ARRAYS.items()
+            }
         )
         return hashlib.sha256(payload).digest() + payload
 
     @classmethod
-    def unpacked(
-        cls, data: bytes, candidates: int, ranked: tuple[int, int]
-    ) -> ChunkResult | None:
+    def unpacked(cls, data: bytes, candidates: int, ranked: tuple[int, int]) -> ChunkResult | None:
         """None where the bytes are not those that were written for so many candidates; ``ranked``:
         how many queries ``places`` and ``upper_places`` have."""
         if hashlib.sha256(data[32:]).digest() != data[:32]:
