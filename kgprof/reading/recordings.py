@@ -226,7 +226,7 @@ def with_captures_as_fields(data: bytes) -> bytes:
 
     if files.nests_deeper(data, files.DEEPEST):
         raise msgspec.DecodeError("it nests too deeply")
-    msgspec.json.decode(data)  # raises where it is no JSON
+    m.decode_json(data, dict[str, Any])  # raises where it is no JSON object
     return msgspec.json.encode(json.loads(data, object_hook=converted))
 
 
