@@ -45,6 +45,7 @@ BASE = "break_even.tgz"
 RUN = "runs/one_small_operator.default"
 LOG = "dedicated_log_torch_trace_abc.log"
 NPZ_MAGIC = b"PK\x03\x04"
+SETTINGS = {"data": "umls", "closure": "none"}  # of an evaluation
 _whole = True
 SHARING = Sharing(redact=False, source="all")
 
@@ -226,13 +227,15 @@ def sweep(data: bytes) -> None:
 def checkpoint(data: bytes) -> None:
     folder = fresh("checkpoint")
     (folder / "evaluation.json").write_bytes(data)
-    Checkpoint(folder, {"data": "umls"}, [0, 1, 2], resume=True)
+    kept = Checkpoint(folder, SETTINGS, [0, 1, 2], np.array([1, 1]), resume=True)
+    for number in range(kept.chunks):
+        kept.load(number)
 
 
 def chunk(data: bytes) -> None:
     """With its right hash in front: only what a person made on purpose gets that far."""
     folder = fresh("chunk")
-    kept = Checkpoint(folder, {"data": "umls"}, [0, 1], resume=False)
+    kept = Checkpoint(folder, SETTINGS, [0, 1], np.array([2]), resume=False)
     (folder / "chunk-000000.bin").write_bytes(hashlib.sha256(data).digest() + data)
     kept.load(0)
 
