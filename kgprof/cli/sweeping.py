@@ -273,9 +273,12 @@ def sheet_file(path: Path) -> Path:
 def read_sweep(path: Path) -> m.Sweep:
     """``path``: the file, or the folder that holds it. Raises InputError."""
     file = sheet_file(path)
+    within = None
+    if path.is_dir():
+        within = path
     hint = "give the folder that `kgprof sweep` wrote"
     try:
-        found = m.decode_json(files.content(file, MOST_BYTES), m.Sweep)
+        found = m.decode_json(files.content(file, MOST_BYTES, within), m.Sweep)
     except OSError as error:
         raise InputError(
             f"cannot be read: {error.strerror or error}", path=file, hint=hint

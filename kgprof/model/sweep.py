@@ -127,6 +127,12 @@ class SizeCost(Model, kw_only=False):
     padded_to: Several
     steady: Spread | Skipped  # ms a call, padding and slicing included
 
+    def __post_init__(self) -> None:
+        time = self.steady
+        if isinstance(time, Spread):
+            for each in (time.minimum, time.p10, time.median, time.p90, time.maximum):
+                msgspec.convert(each, Step)
+
 
 class PolicyResult(Tagged, tag="size-policy"):
     graphs: int  # compiled over the whole sequence

@@ -126,7 +126,7 @@ def numbered() -> tuple[Document, ...]:
             inside = str(file.relative_to(folder))
             which = f"{name}/{file.name}"
             found.append(Document(name=which, folder=folder, file=inside, reader=REPORT))
-    for sweep in (SWEEPS / "h200" / "small-ops.json", SWEEPS / "h100" / "triton-templates.json"):
+    for sweep in (SWEEPS / "h200" / "small-ops.json",):
         folder = top / sweep.stem
         folder.mkdir()
         (folder / "sweep.json").write_text(json.dumps(with_trials(json.loads(sweep.read_text()))))

@@ -62,7 +62,7 @@ def sweeps(rng: random.Random) -> Iterator[Case]:
     """sweep.json: damaged, and with several values changed; and far too large."""
     for document in documents.numbered():
         if document.name.startswith("sweep/"):
-            for name, make in (*damage.of_bytes(rng), *damage.of_json(rng, 250)):
+            for name, make in (*damage.of_bytes(rng), *damage.of_json(rng, 500)):
                 yield f"{document.name}: {name}", partial(_damaged, document, make)
             large = partial(_damaged, document, documents.with_long_name)
             yield f"{document.name}: a name of 7 MB", large
