@@ -15,7 +15,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "accepted",
         "checkpoint",
         "chunk",
-        "collectives",
         "configuration",
         "record",
         "report_html",

@@ -1,5 +1,9 @@
 """Every reader of files that others may have made, as one function of the file's bytes.
 
+Not here is what a run itself wrote a moment before, with the rights of the program: the answers of
+child processes, and torch's pickle of collectives (numbers and texts only, but a place in it can
+ask for gigabytes).
+
 A reader ends, or raises a ``KgprofError`` whose exit code is documented for bad input. Whatever
 else it raises is a fault, whatever the bytes are.
 """
@@ -35,7 +39,7 @@ from kgprof.gate.settings import parse_file
 from kgprof.measures.sweep import weighed
 from kgprof.progress import Progress
 from kgprof.reading import files, recordings
-from kgprof.record.files import flight_recorder, kineto_files, torch_trace_files
+from kgprof.record.files import kineto_files, torch_trace_files
 from kgprof.render import RENDERERS, embedded_profile
 from kgprof.workloads.linkpred.chunks import Checkpoint
 from tests import archives, scratch
@@ -240,11 +244,6 @@ def chunk(data: bytes) -> None:
     kept.load(0)
 
 
-def collectives(data: bytes) -> None:
-    with contextlib.suppress(*flight_recorder.UNREADABLE):
-        flight_recorder.order(data, 0, 10**18)
-
-
 def record(data: bytes) -> None:
     """A payload of torch's."""
     assert isinstance(files.json_object(data), dict)
@@ -263,6 +262,5 @@ READERS: Mapping[str, Callable[[bytes], None]] = {
     "sweep": sweep,
     "checkpoint": checkpoint,
     "chunk": chunk,
-    "collectives": collectives,
     "record": record,
 }
