@@ -91,7 +91,8 @@ def main(reports: int, profiles: int, result: Path | None) -> None:
         found = soak(reports, profiles, Path(folder), Path(temporary))
     told = {name: [asdict(each) for each in held] for name, held in found.items()}
     if result is not None:
-        result.write_text(json.dumps(told) + "\n", "utf-8")
+        lines = (json.dumps([name, *row.values()]) for name, rows in told.items() for row in rows)
+        result.write_text("\n".join(lines) + "\n", "utf-8")
     else:
         sys.stdout.write(json.dumps(told) + "\n")
 

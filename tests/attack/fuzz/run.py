@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import resource
 import sys
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def main(group: str, what: str, found: Path) -> None:
         if name.decode("utf-8", errors="replace") in GROUPS[group]:
             readers.ends_well(name.decode(), content, rarely=True)
 
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MIB * 2**21, MEMORY_MIB * 2**21))
     begun = found / "begun"
     begun.mkdir(parents=True, exist_ok=True)
     for number, (name, content) in enumerate(inputs(GROUPS[group])):
