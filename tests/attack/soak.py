@@ -1,6 +1,6 @@
 """One process that makes many reports and profiles, and what it holds after each.
 
-    python -m tests.attack.soak REPORTS PROFILES [RESULT.json]
+python -m tests.attack.soak REPORTS PROFILES [RESULT.json]
 """
 
 from __future__ import annotations

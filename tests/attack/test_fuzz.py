@@ -24,9 +24,7 @@ EXECUTED = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 def test_kept_inputs_and_some_changes_of_them_end_well(name: str) -> None:
     kept = [data for _, data in corpus_files.inputs([name])]
     draw = random.Random(SEED)
-    changed = (
-        mutations.mutated(draw.choice(kept), draw, corpus_files.LARGEST) for _ in range(8)
-    )
+    changed = (mutations.mutated(draw.choice(kept), draw, corpus_files.LARGEST) for _ in range(8))
 
     for data in (*kept, *changed):
         readers.ends_well(name, data, rarely=True)

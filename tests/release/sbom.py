@@ -68,9 +68,9 @@ def made() -> str:
     for component in found["components"]:  # the line of the lock, with the same hashes once more
         component.pop("description")
         component["bom-ref"] = component["purl"]
-    found["dependencies"] = [
-        {"ref": component["bom-ref"]} for component in found["components"]
-    ] + [{"ref": found["metadata"]["component"]["bom-ref"]}]
+    found["dependencies"] = [{"ref": component["bom-ref"]} for component in found["components"]] + [
+        {"ref": found["metadata"]["component"]["bom-ref"]}
+    ]
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
 
 

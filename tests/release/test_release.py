@@ -17,6 +17,7 @@ from tests.release import lock, sbom
 
 WORKFLOWS = lock.ROOT / ".github" / "workflows"
 NAMES = sorted(path.name for path in WORKFLOWS.iterdir())
+DOWNLOAD = (sys.executable, "-m", "pip", "download", "--require-hashes", "--no-deps")
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 # Every right that a job may have to write, and why it needs it stands in the workflow.
 WRITES = {
@@ -49,8 +50,7 @@ def test_pip_refuses_what_is_not_in_the_lock(change: str, tmp_path: Path) -> Non
     wanted.write_text(block.replace(version, "99.0") if change == "pin" else block, "utf-8")
 
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "--isolated", "download", "--no-index", "--no-deps"]
-        + ["--require-hashes", "--find-links", tmp_path, "-d", tmp_path / "out", "-r", wanted],
+        [*DOWNLOAD, "--no-index", "--find-links", tmp_path, "-d", tmp_path / "out", "-r", wanted],
         capture_output=True,
         text=True,
         check=False,
@@ -106,10 +106,6 @@ def test_pip_accepts_every_hash_of_the_lock(tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.txt"
     wanted.write_text(lock.LOCKED.read_text("utf-8"), "utf-8")
 
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-deps"]
-        + ["-d", tmp_path / "files", "-r", wanted],
-        check=True,
-    )
+    subprocess.run([*DOWNLOAD, "--quiet", "-d", tmp_path / "files", "-r", wanted], check=True)
 
     assert len(list((tmp_path / "files").iterdir())) == len(lock.pins())

@@ -12,7 +12,15 @@ TOKEN = re.compile(
 NUMBERS = (b"0", b"-1", b"1", b"0.5", b"-0.0", b"1e308", b"-1e308", b"5e-324", b"1e400", b"NaN")
 LARGE = (b"2147483648", b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809")
 LARGER = (b"18446744073709551616", b"1" + b"0" * 30, b"9" * 400, b"9" * 5000)
-TEXTS = (b'""', b'"x"', b'"\\ud800"', b'"\\u0000"', b'"\xed\xa0\x80"', b'"1"', b'"' + b"a" * 300 + b'"')
+TEXTS = (
+    b'""',
+    b'"x"',
+    b'"\\ud800"',
+    b'"\\u0000"',
+    b'"\xed\xa0\x80"',
+    b'"1"',
+    b'"' + b"a" * 300 + b'"',
+)
 OTHERS = (b"null", b"true", b"false", b"[]", b"{}", b"[[]]", b'{"a": []}', b"[" * 200, b"Infinity")
 VALUES = (*NUMBERS, *LARGE, *LARGER, *TEXTS, *OTHERS)
 
