@@ -9,7 +9,7 @@ PROGRAMS := $(VENV)/.programs
 # start processes of their own.
 TEST_PROCESSES ?= 2
 
-.PHONY: profile test test-long lint example seeds check-debian clean
+.PHONY: profile test test-long lint example seeds lock dist check-debian clean
 
 profile: $(READY)
 	$(BIN)/kgprof profile linkpred
@@ -59,6 +59,15 @@ seeds: $(READY)
 	$(BIN)/python benchmarks/examples.py --device cuda --until-s 60 -o $(RESULTS)/examples_h200.json \
 	  --mode max-autotune transformer-block transformer
 	$(BIN)/python benchmarks/seeds.py
+
+# After a change of constraints.txt or setup.cfg: hashes of every pin from the package index, and the bill of materials.
+lock: $(READY)
+	$(BIN)/python -m tests.release.lock
+	$(BIN)/python -m tests.release.sbom
+
+# sdist and wheel, built twice: it fails if the two wheels differ in a byte.
+dist: $(READY)
+	$(BIN)/python -m tests.release.dist dist
 
 # The browser tests need Debian's chromium, the proof oracle needs SWI-Prolog; neither comes from pip.
 check-debian:

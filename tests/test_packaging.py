@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.release import dist
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -35,28 +37,20 @@ def test_every_package_folder_is_declared() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    source = tmp_path_factory.mktemp("source") / "kgprof"
-    # A copy of what git would give, so that build/ and *.egg-info do not land in the checkout.
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            target = source / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
-        check=True,
-        capture_output=True,
-    )
-    (built,) = out.glob("*.whl")
-    return built
+    source = dist.committed(tmp_path_factory.mktemp("source") / "kgprof")
+    return dist.built(source, tmp_path_factory.mktemp("dist"))
+
+
+def test_a_second_build_elsewhere_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    # given: another folder, other times of the files, and no sdist in between
+    source = dist.committed(tmp_path / "a folder" / "kgprof")
+    for path in source.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    again = dist.built(source, tmp_path / "dist", ["--wheel"])
+
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
 
 
 def test_wheel_holds_templates_and_no_recordings(wheel: Path) -> None:

@@ -19,6 +19,7 @@ from kgprof import model as m
 from kgprof.cli.saying import Job, inform, job_of
 from kgprof.errors import UsageError
 from kgprof.progress import Progress, choose
+from kgprof.reading import layout
 from kgprof.wording import clause
 
 if TYPE_CHECKING:  # --help is instant
@@ -39,6 +40,7 @@ LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
 SHEET_FORMATS = ("text", "json", "html", "markdown")
+RESULTS = ("report", "sweep", "history", "capture")  # files that are pages and their JSON
 
 
 class Sharing(m.Model):
@@ -320,6 +322,9 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
         raise UsageError(
             "two formats cannot share stdout", "write one to a file: --format json=report.json"
         )
+    places = [os.path.realpath(output.path) for output in outputs if output.path is not None]
+    if len({*places}) < len(places):
+        raise UsageError("two formats cannot share a file", "give each a PATH of its own")
     if outputs:
         remembered(ctx, param, tuple(outputs))
 
@@ -328,9 +333,13 @@ def _output(value: str, option: FormatOption) -> Output:
     name, _, path = value.partition("=")
     if name not in (known := option.formats()):
         raise UsageError(unknown("format", name, known), f"one of {', '.join(known)}")
-    if path:
-        refuse_unwritable(Path(path))
-    return Output(name, Path(path) if path else None)
+    if not path:
+        return Output(name, None)
+    file = Path(path)
+    refuse_unwritable(file)
+    if file.stem in RESULTS and file.suffix in (".html", ".json") and file.suffix != f".{name}":
+        raise UsageError(f"{file} is the name of another format than {name}", "choose another name")
+    return Output(name, file)
 
 
 _format_option = partial(
@@ -546,7 +555,14 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
 def refuse_unwritable(path: Path) -> None:
     """Raises UsageError for a folder, for a file with anything but folders above it (the missing
     ones are made when it is written), and for the name of a stream that says something else: stdout
-    is asked for by no name."""
+    is asked for by no name; and for a file of a Recording that is there."""
+    real = Path(os.path.realpath(path))
+    if real.exists() and real.name not in layout.REPORTS:
+        for folder in real.parents:
+            if (folder / layout.HEADER).is_file():
+                raise UsageError(
+                    f"{path} is a part of the Recording {folder}", "choose another place"
+                )
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if (
         str(path) in ("-", "/dev/stdout", "/dev/stderr")

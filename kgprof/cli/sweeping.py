@@ -32,6 +32,7 @@ from kgprof.reading.structured_trace import RunTrace
 from kgprof.record import default_folder
 from kgprof.record.ground import store
 from kgprof.record.ground.scratch import scratch_folder
+from kgprof.record.ground.unfinished import refuse_overwriting
 from kgprof.record.processes import children
 from kgprof.record.processes.trials import TIME_UP, CellTrials
 from kgprof.wording import plural, short
@@ -41,7 +42,7 @@ FILES = ("sweep.json", "sweep.html")
 LADDER_SHARE = 1 / 3  # of --minutes, for the ladder and a start with shipped caches
 LADDER_GUESS_S = 120.0  # with the start with shipped caches
 ENDING_S = 5.0  # of --minutes, to end a process that runs and to write the page
-MOST_BYTES = 64 * 1024 * 1024  # of a sweep.json
+MOST_BYTES = 8 * 2**20  # of a sweep.json; 100 cells in six processes each are 2 MB
 
 
 def swept(
@@ -260,16 +261,24 @@ def earlier_sweep(output: Path) -> m.Sweep | None:
     return None
 
 
+def sheet_file(path: Path) -> Path:
+    """The sweep.json of a folder, or beside a sweep.html."""
+    if path.is_dir():
+        return path / FILES[0]
+    if path.name == FILES[1]:
+        return path.with_name(FILES[0])
+    return path
+
+
 def read_sweep(path: Path) -> m.Sweep:
     """``path``: the file, or the folder that holds it. Raises InputError."""
-    file = path
+    file = sheet_file(path)
+    within = None
     if path.is_dir():
-        file = path / FILES[0]
-    elif path.name == FILES[1]:
-        file = path.with_name(FILES[0])
+        within = path
     hint = "give the folder that `kgprof sweep` wrote"
     try:
-        found = m.decode_json(files.content(file, MOST_BYTES), m.Sweep)
+        found = m.decode_json(files.content(file, MOST_BYTES, within), m.Sweep)
     except OSError as error:
         raise InputError(
             f"cannot be read: {error.strerror or error}", path=file, hint=hint
@@ -289,6 +298,7 @@ def advised(path: Path, executions: int, memory_bytes: int | None, context: Cont
     """The verdict of a sweep for another number of executions, and for so much memory. Measures
     nothing."""
     sharing = msgspec.structs.replace(context.sharing, source="all")
+    refuse_overwriting([sheet_file(path)], context.files)
     earlier = shown_report(read_sweep(path), sharing)
     found = weighed(earlier, executions, memory_bytes)
     page = sheet(found, further(found))

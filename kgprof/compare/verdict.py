@@ -13,7 +13,6 @@ from kgprof.compare.metrics import COMPILE, WARM_COMPILE, both_known, compiles, 
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
-    EXIT_INTERRUPTED,
     EXIT_NOTHING_MEASURED,
     EXIT_WORKLOAD,
     WORST_FIRST,
@@ -24,7 +23,6 @@ _STATUS = {EXIT_GATE_FAILED: m.VerdictStatus.FAILED, EXIT_WORKLOAD: m.VerdictSta
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
-    EXIT_INTERRUPTED: "no verdict, interrupted: ",
 }
 _WORSE = m.MetricVerdict.WORSE
 _INCONCLUSIVE = m.MetricVerdict.INCONCLUSIVE
@@ -51,7 +49,7 @@ def _deaths(profile: m.Profile) -> Iterator[Reason]:
             if ended is not None and ended.outcome != "ok":
                 code = EXIT_WORKLOAD
                 if ended.outcome == "interrupted":
-                    code = EXIT_INTERRUPTED
+                    code = EXIT_INCONCLUSIVE
                 yield Reason(code, f"{run.slug} {ended.words}")
 
 

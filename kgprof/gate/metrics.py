@@ -4,6 +4,7 @@ strategy.mode; and how much worse each metric of a comparison may be: ``METRIC=5
 the configuration file."""
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kgprof import coverage
@@ -221,8 +222,7 @@ def _budget(
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value < 0
+        or not 0 <= value <= sys.float_info.max
     ):
         faults.append(f"{place}: a limit must be 0 or more, got {value!r}")
         return None

@@ -59,7 +59,9 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
         return None
     table: object = document
     if path.endswith(PYPROJECT):
-        table = document.get("tool", {}).get("kgprof")
+        table = document.get("tool")
+        if isinstance(table, dict):
+            table = table.get("kgprof")
     if table is None:
         return None
     if not isinstance(table, dict):

@@ -9,7 +9,7 @@ from typing import Any
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import Autotuned, SourceLine, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
-from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
+from kgprof.model.structs import Calls, Location, Model, Skipped, Tagged, Unavailable
 from kgprof.wording import and_more, figure, opening, plural
 
 
@@ -179,11 +179,11 @@ class CompilePass(Tagged, tag="compile"):
     """
 
     call_us: tuple[float, ...]  # microseconds of each call
-    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    steady_from: Calls  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...] = ()
     # of a script: how many steps there were, ``call_us`` has the first; None: as many
-    calls: int | None = None
+    calls: Calls | None = None
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped("this Recording has no autotuning")
     compiling: MemoryPeaks | Skipped = Skipped("this Recording has no memory of compiling")
     cache: CacheFolder | Skipped = Skipped("this Recording has no cache sizes")
@@ -359,7 +359,7 @@ class MemoryPass(Tagged, tag="memory"):
     """
 
     step_us: tuple[float, ...]
-    steady_from: int  # index of the first call that counts as steady state (``--warmup``)
+    steady_from: Calls  # index of the first call that counts as steady state (``--warmup``)
     syncs: SyncRecords | Skipped
     tensors: TensorRecords | Skipped
     peaks: MemoryPeaks | Skipped

@@ -15,6 +15,12 @@ D = TypeVar("D")
 P = ParamSpec("P")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
+# What is divided by, squared or walked through, in files of others: no time and no program is so
+# long.
+Several = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+Calls = Annotated[int, msgspec.Meta(ge=0, le=5 * 10**7)]
+Duration = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Step = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
 
 
 class Frozen(msgspec.StructMeta):
@@ -140,6 +146,8 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except RecursionError as error:
         raise msgspec.DecodeError("it nests too deeply") from error
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError("it is no UTF-8") from error
 
 
 def encode_json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ from kgprof.model.evaluation import Metric, RunAgreement
 from kgprof.model.findings import VerdictStatus
 from kgprof.model.passes import AS_IS, EAGER, CompileStages, Exit, Outcome
 from kgprof.model.recording import Environment, ShippedCache
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Duration, Model, Several, Skipped, Step, Tagged
 from kgprof.model.times import Judged, Spread
 
 
@@ -122,10 +122,16 @@ class SizePolicy(StrEnum):
 class SizeCost(Model, kw_only=False):
     """One size under one policy. A call that compiles nothing is of ``steady``."""
 
-    size: int
-    calls: int  # in the sequence
-    padded_to: int
+    size: Several
+    calls: Several  # in the sequence
+    padded_to: Several
     steady: Spread | Skipped  # ms a call, padding and slicing included
+
+    def __post_init__(self) -> None:
+        time = self.steady
+        if isinstance(time, Spread):
+            for each in (time.minimum, time.p10, time.median, time.p90, time.maximum):
+                msgspec.convert(each, Step)
 
 
 class PolicyResult(Tagged, tag="size-policy"):
@@ -260,14 +266,14 @@ class CellTimes(Tagged, tag="cell times"):
     nothing but a clock."""
 
     # each call before steady state (``--warmup``), up to the end of the device's work
-    start_s: tuple[float, ...]
-    step_us: tuple[float, ...]  # mean step of each group of ``--steps`` steps
+    start_s: tuple[Duration, ...]
+    step_us: tuple[Step, ...]  # mean step of each group of ``--steps`` steps
     clock: str
     frames: int  # that Dynamo compiled by the end
     compiled_late: int = 0  # of those, during the groups: some samples hold compilation
     stages: CompileStages | Skipped = Skipped("only a cold process records the compiler")
     # after torch.compiler.reset()
-    again_s: float | Skipped = Skipped("measured in the last process only")
+    again_s: Duration | Skipped = Skipped("measured in the last process only")
     # most that the allocator reserved, graph pools too
     device_bytes: int | Skipped = Skipped("not a GPU run")
     # largest resident set, that of compiling included

@@ -166,5 +166,7 @@ def toml(text: str) -> dict[str, Any]:
         raise ValueError(f"a line is longer than {TOML_LINE:,} characters")
     with contextlib.suppress(RecursionError):
         if not _LONG_KEY.search(text):
-            return tomllib.loads(text)
+            document = tomllib.loads(text)
+            repr(document)  # raises for a number that no error could show: 0xfff and so on
+            return document
     raise ValueError("its keys, tables or arrays are nested too deeply")

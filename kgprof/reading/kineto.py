@@ -413,7 +413,7 @@ class _Text:
                 break
             try:
                 value, end = _READER.raw_decode(text, at)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # also a number of thousands of digits
                 too_long = len(text) - at > _LONGEST_EVENT
                 # where the next one seems to begin
                 found = _NEXT.search(text, at) if last or too_long else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -195,7 +195,7 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
             path, f"Profile schema {version} is {age} than this kgprof reads ({known})", hint
         )
     profile = _of_json(data, m.Profile, path)
-    waiting = [msgspec.json.decode(data)]
+    waiting: list[Any] = [_of_json(data, dict, path)]  # what the Profile has no field for, too
     while waiting:  # a list, because a recursion over a million numbers takes seconds
         each = waiting.pop()
         if isinstance(each, dict):

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import itertools
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.model import decode_json
+from kgprof.reading import files
 from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes, Steps
 from kgprof.workloads.linkpred.caps import Dropped
@@ -53,21 +54,71 @@ class ChunkResult:
     seconds: Floats  # []: the search alone
 
     def packed(self) -> bytes:
-        buffer = io.BytesIO()
-        np.savez(buffer, **vars(self))
-        payload = buffer.getvalue()
+        payload = msgspec.msgpack.encode(
+            {
+                name: getattr(self, name).astype(dtype).tobytes()
+                for name, (dtype, _) in _ARRAYS.items()
+            }
+        )
         return hashlib.sha256(payload).digest() + payload
 
     @classmethod
-    def unpacked(cls, data: bytes) -> ChunkResult | None:
-        """None where the bytes are not those that were written."""
+    def unpacked(cls, data: bytes, candidates: int, ranked: tuple[int, int]) -> ChunkResult | None:
+        """None where the bytes are not those that were written for so many candidates; ``ranked``:
+        how many queries ``places`` and ``upper_places`` have."""
         if hashlib.sha256(data[32:]).digest() != data[:32]:
             return None
         try:
-            with np.load(io.BytesIO(data[32:]), allow_pickle=False) as arrays:
-                return cls(**arrays)
-        except (ValueError, TypeError, zipfile.BadZipFile):
+            held = msgspec.msgpack.decode(data[32:], type=dict[str, bytes])
+            found = cls(
+                **{
+                    name: np.frombuffer(held[name], dtype).reshape(shape)
+                    for name, (dtype, shape) in _ARRAYS.items()
+                }
+            )
+        except (msgspec.DecodeError, KeyError, ValueError):
             return None
+        histograms = zip((found.places, found.upper_places), ranked, strict=True)
+        fits = (
+            len(found.outcome) == len(found.steps) == candidates
+            and _within(found.outcome, len(OUTCOMES) - 1)
+            and _within(found.steps, MOST_STEPS)
+            and all(_ranks(places, queries, candidates) for places, queries in histograms)
+            and all(_within(each, MOST) for each in (found.truth, found.dropped, found.counts))
+            and _within(found.seconds, MOST)
+        )
+        return found if fits else None
+
+
+# How each is kept: -1 are as many as there are.
+_ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "outcome": ("<i1", (-1,)),
+    "steps": ("<i4", (-1,)),
+    "places": ("<i8", (-1, 4)),
+    "upper_places": ("<i8", (-1, 4)),
+    "truth": ("<i8", (len(OUTCOMES), 3)),
+    "dropped": ("<i8", (4,)),
+    "counts": ("<i8", (4,)),
+    "seconds": ("<f8", ()),
+}
+MOST = 2**50  # of a sum, so that those of a million chunks fit into 64 bits together
+MOST_STEPS = 10**6  # of a proof, whose lengths are counted one by one
+# 5 of a candidate, and 128 where each is a query of its own
+_BYTES_OF_ONE, _BYTES_MORE = 160, 4096
+
+
+def _ranks(places: Ints, queries: int, most: int) -> bool:
+    """Whether each of so many queries has its place on both sides."""
+    sides, first, last, often = places.T
+    return (
+        all(_within(each, most) for each in (first - 1, last - first, last, often))
+        and _within(sides, 1)
+        and all(often[sides == side].sum() == queries for side in (0, 1))
+    )
+
+
+def _within(values: Ints | Outcomes | Steps | Floats, most: int) -> bool:
+    return bool(((values >= 0) & (values <= most)).all())
 
 
 def histogram(first: Ints, last: Ints) -> Ints:
@@ -164,16 +215,19 @@ class Checkpoint:
         folder: Path | None,
         settings: Mapping[str, str],
         bounds: Sequence[int],
+        sizes: Ints,
         *,
         resume: bool,
     ) -> None:
+        self._sizes = sizes  # the candidates of each query
+        self._closed = settings["closure"] != "none"  # ranked by the closure too
         self.kept = folder is not None
         self._temporary = None
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="kgprof-chunks-")
             folder = Path(self._temporary.name)
         self.folder = folder
-        wanted = Manifest(version=1, settings=dict(settings), bounds=list(bounds))
+        wanted = Manifest(version=2, settings=dict(settings), bounds=list(bounds))
         path = folder / MANIFEST
         if not (self.kept and path.exists()):
             self.bounds = wanted.bounds
@@ -190,7 +244,7 @@ class Checkpoint:
             if now != known.settings.get(name)
         ]
         if known.version != wanted.version:
-            another.append(("version", "none", ""))
+            another.append(("the version", str(known.version), str(wanted.version)))
         if another:
             name, before, now = another[0]
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
@@ -207,16 +261,25 @@ class Checkpoint:
     def chunks(self) -> int:
         return len(self.bounds) - 1
 
+    @cached_property
+    def candidates(self) -> list[int]:
+        """Of each chunk."""
+        sizes: list[int] = np.add.reduceat(self._sizes, self.bounds[:-1]).tolist()
+        return sizes
+
     def load(self, chunk: int) -> ChunkResult | None:
         """None where it is not there yet. Raises InputError where it is damaged."""
         path = self._path(chunk)
+        candidates = self.candidates[chunk]
         try:
-            data = path.read_bytes()
+            data = files.content(path, _BYTES_MORE + _BYTES_OF_ONE * candidates, self.folder)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=path) from None
-        result = ChunkResult.unpacked(data)
+            raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
+        begin, end = self.bounds[chunk : chunk + 2]
+        upper = end - begin if self._closed else 0
+        result = ChunkResult.unpacked(data, candidates, (end - begin, upper))
         if result is None:
             raise InputError("is damaged", path=path)
         return result
@@ -258,9 +321,9 @@ class Checkpoint:
 
 def _manifest(path: Path) -> Manifest:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+        return decode_json(files.content(path, within=path.parent), Manifest)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
     except msgspec.MsgspecError as error:
         hint = (
             "the chunks beside it cannot be told apart without it; begin another one "

@@ -188,7 +188,7 @@ class Evaluation:
         resume = bool(asked.resume) or rank > 0
         if rank:  # the first process looks at the folder, and writes down what it is of
             _together(dist.barrier)
-        with closing(Checkpoint(folder, settings, bounds, resume=resume)) as store:
+        with closing(Checkpoint(folder, settings, bounds, self.sizes, resume=resume)) as store:
             if world > 1 and not rank:
                 _together(dist.barrier)
             began = time.monotonic()
@@ -218,7 +218,7 @@ class Evaluation:
 
     def _searched(self, store: Checkpoint) -> Total:
         """Search this process's chunks while a thread adds up those of all."""
-        self._rows = int(np.add.reduceat(self.sizes, store.bounds[:-1]).max())
+        self._rows = max(store.candidates)
         mine = range(self.processes.rank, store.chunks, self.processes.world)
         progress = _Progress(self, store, mine)
         # one more of this process's chunks; False: no more will come
@@ -357,7 +357,7 @@ class _Progress:
     long it will take."""
 
     def __init__(self, evaluation: Evaluation, store: Checkpoint, mine: range) -> None:
-        self._sizes = np.add.reduceat(evaluation.sizes, store.bounds[:-1]).tolist()
+        self._sizes = store.candidates
         self._all = sum(self._sizes[chunk] for chunk in mine)
         self._done = self._begun_with = 0
         self.chunk = 0  # that is searched
