@@ -561,7 +561,7 @@ def refuse_unwritable(path: Path) -> None:
         for folder in real.parents:
             if (folder / layout.HEADER).is_file():
                 raise UsageError(
-                    f"{path} is a part of the Recording {folder}", "choose another place"
+                    f"{path} would be overwritten: it is in {folder}", "choose another place"
                 )
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if (

@@ -3,7 +3,7 @@
 import msgspec
 
 from kgprof.model.compile_records import SourceLine
-from kgprof.model.structs import Model
+from kgprof.model.structs import Model, fit
 
 
 class CollectiveCall(Model, kw_only=False):
@@ -23,3 +23,6 @@ class CollectiveOrder(Model, kw_only=False):
     completed: dict[str, int] = msgspec.field(default_factory=dict)
     # by process group, how long before it was written down the one after that had begun
     waits_s: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fit(at=[place for _, _, place in self.begun], of=self.calls)

@@ -9,7 +9,7 @@ from typing import Any
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import Autotuned, SourceLine, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
-from kgprof.model.structs import Calls, Location, Model, Skipped, Tagged, Unavailable
+from kgprof.model.structs import Bounded, Calls, Location, Model, Skipped, Tagged, Unavailable
 from kgprof.wording import and_more, figure, opening, plural
 
 
@@ -44,7 +44,7 @@ class Exit(Model, kw_only=False):
     traceback: str = ""
     during: str = ""  # the pass that was running
     exit_code: int | None = None  # the child's own code, negative for a signal
-    elapsed_s: float = 0.0
+    elapsed_s: Bounded = 0.0
     failure: Failure | None = None  # None: it ended well, or no line of the program raised
     # the listeners of kgprof's that the exception came through, by the source's name
     through: tuple[str, ...] = ()
@@ -87,12 +87,12 @@ class Exit(Model, kw_only=False):
 class CompileStages(Tagged, tag="stages"):
     """Seconds of one compilation in each of six stages; they add up to its duration."""
 
-    capture_s: float  # Dynamo: bytecode to FX graph, and the guards
-    frontend_s: float  # AOTAutograd and the passes over the graph
-    scheduling_s: float  # Inductor's lowering, partition and scheduling (fusion)
-    code_generation_s: float  # C++ or Triton text
-    machine_code_s: float  # waiting for g++ or Triton's compiler
-    caching_s: float  # making cache keys, reading and loading what they lead to
+    capture_s: Bounded  # Dynamo: bytecode to FX graph, and the guards
+    frontend_s: Bounded  # AOTAutograd and the passes over the graph
+    scheduling_s: Bounded  # Inductor's lowering, partition and scheduling (fusion)
+    code_generation_s: Bounded  # C++ or Triton text
+    machine_code_s: Bounded  # waiting for g++ or Triton's compiler
+    caching_s: Bounded  # making cache keys, reading and loading what they lead to
 
 
 class Compilation(Model, kw_only=False):
@@ -101,7 +101,7 @@ class Compilation(Model, kw_only=False):
     compile_id: str  # "0/1", "" when torch gave none
     function: str
     location: str  # file:line of the def
-    duration_s: float | Skipped
+    duration_s: Bounded | Skipped
     fail_reason: str = ""
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
     # calls in the captured graph, of functions, methods and modules alike
@@ -178,7 +178,7 @@ class CompilePass(Tagged, tag="compile"):
     its steps.
     """
 
-    call_us: tuple[float, ...]  # microseconds of each call
+    call_us: tuple[Bounded, ...]  # microseconds of each call
     steady_from: Calls  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...] = ()
@@ -190,7 +190,7 @@ class CompilePass(Tagged, tag="compile"):
     # of a script: the steps in which torch compiled, TRACE's among them
     compiled_in: tuple[int, ...] = ()
     # that torch compiled before the first call, and that no call's time has in it
-    while_loading_s: float = 0.0
+    while_loading_s: Bounded = 0.0
     # while it was loaded, of code that ran in no call; set when read
     unused: tuple[Compilation, ...] = ()
 
@@ -216,9 +216,9 @@ class MachineSpeed(Tagged, tag="machine speed"):
     last."""
 
     # of one turn: a write to a dict and the dispatch of one operator to the device
-    host_us: tuple[float, ...]
+    host_us: tuple[Bounded, ...]
     # of one kernel that waits for arithmetic; on a CPU by all of torch's threads
-    device_us: tuple[float, ...]
+    device_us: tuple[Bounded, ...]
 
 
 # Of the cores: if other processes take as much, times may not hold.
@@ -228,10 +228,10 @@ BUSY = 0.25
 class Load(Tagged, tag="load"):
     """What other processes took of the cores that this one may use, over some time."""
 
-    seconds: float
+    seconds: Bounded
     cores: int
-    others_s: float  # seconds of one core
-    own_s: float = 0.0  # likewise of this process, all of its threads
+    others_s: Bounded  # seconds of one core
+    own_s: Bounded = 0.0  # likewise of this process, all of its threads
 
     @property
     def is_high(self) -> bool:
@@ -250,21 +250,21 @@ class TimingPass(Tagged, tag="timing"):
     there is none)."""
 
     clock: str  # "perf_counter" or "cuda events"
-    step_us: tuple[tuple[float, ...], ...]
+    step_us: tuple[tuple[Bounded, ...], ...]
     # wall time of each whole evaluation; empty for a workload that has none
-    evaluation_s: tuple[float, ...]
+    evaluation_s: tuple[Bounded, ...]
     stopped_early: str = ""  # why fewer evaluations than asked for
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
     compiled: bool = False  # torch did, in some of these samples
     # the first evaluation over the median of the others, where it took longer
-    slow_first: float | None = None
+    slow_first: Bounded | None = None
     machine: MachineSpeed | Skipped = Skipped("TIMING did not check the machine's speed")
     # of a script: the steps of its warm-up, with what is compiled in them
-    start_us: tuple[float, ...] = ()
+    start_us: tuple[Bounded, ...] = ()
     # CPU time of each step of a script; of a function of a mean step in each group of ``step_us``.
-    cpu_us: tuple[float, ...] = ()
+    cpu_us: tuple[Bounded, ...] = ()
     # of each step of a script what the main thread spent in next() of DataLoaders; of others empty
-    loader_us: tuple[float, ...] = ()
+    loader_us: tuple[Bounded, ...] = ()
     loader_workers: int = 0  # the most worker processes that one of them had
     load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
     account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # of a script
@@ -285,7 +285,7 @@ class TimedRound(Tagged, tag="round"):
     """
 
     # wall time up to the end of the device's work, with what is compiled in a cache
-    first_call_s: float
+    first_call_s: Bounded
     graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
     graphs_compiled: int | Skipped  # by Inductor, because no cache had them
     timing: TimingPass
@@ -304,7 +304,7 @@ class HostLine(Model):
     """A line of the program's, and how long the CPU was in it or in a library that it called."""
 
     at: SourceLine
-    us: float
+    us: Bounded
 
 
 class HostLines(Model):
@@ -316,11 +316,11 @@ class HostLines(Model):
 class TracePass(Tagged, tag="trace"):
     """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
 
-    step_us: tuple[float, ...]
+    step_us: tuple[Bounded, ...]
     trace_file: str  # name inside the run's folder
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
     # of a script: the median of the steps just before, without torch.profiler
-    bare_us: float | None = None
+    bare_us: Bounded | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
     host_lines: HostLines | None = None  # of a script on a GPU
 
@@ -334,17 +334,17 @@ class HostRow(Model):
     file: str
     line: int
     calls: int
-    self_us: float
-    cumulative_us: float
+    self_us: Bounded
+    cumulative_us: Bounded
 
 
 class HostPass(Tagged, tag="host"):
     """cProfile over ``len(step_us)`` steps."""
 
-    step_us: tuple[float, ...]
+    step_us: tuple[Bounded, ...]
     rows: tuple[HostRow, ...]  # by self time, largest first
     rows_left_out: int = 0
-    total_self_us: float = 0.0
+    total_self_us: Bounded = 0.0
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -358,7 +358,7 @@ class MemoryPass(Tagged, tag="memory"):
     watching, no times of the workload's.
     """
 
-    step_us: tuple[float, ...]
+    step_us: tuple[Bounded, ...]
     steady_from: Calls  # index of the first call that counts as steady state (``--warmup``)
     syncs: SyncRecords | Skipped
     tensors: TensorRecords | Skipped
@@ -507,7 +507,7 @@ class Options(Model, kw_only=False):
     steps: int = 20
     warmup: int = 3
     seed: int = 0
-    timeout_s: float = 900.0
+    timeout_s: Bounded = 900.0
     # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
     evaluations: int = 3
     # processes in which TIMING is made, one after the other over all runs; not of a script
@@ -518,9 +518,9 @@ class Options(Model, kw_only=False):
     # of a script: the recording stops after so many, the program runs on
     max_steps: int | None = None
     # of a script: likewise, at the first step that begins after so long
-    duration_s: float | None = None
+    duration_s: Bounded | None = None
     # of a script: if its run took less, it runs once more for TIMING
-    timing_below_s: float | None = None
+    timing_below_s: Bounded | None = None
 
     def wants(self, name: PassName) -> bool:
         return name in self.passes if self.passes else PASSES[name].by_default

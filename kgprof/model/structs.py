@@ -19,6 +19,7 @@ Amount = Annotated[float, msgspec.Meta(ge=0)]
 # long.
 Several = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 Calls = Annotated[int, msgspec.Meta(ge=0, le=5 * 10**7)]
+Bounded = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 Duration = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Step = Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
 

@@ -180,6 +180,31 @@ def test_text_that_is_no_utf_8_is_one_error(tmp_path: Path) -> None:
     assert "it is no UTF-8" in ended.said
 
 
+@pytest.mark.parametrize(
+    ("recording", "file", "field", "literal"),
+    [
+        ("handmade", "runs/batched.eager/timing.json", "evaluation_s", "[-1e308]"),
+        ("rank_skips_a_sum", "collectives.json", "begun", '[["0", 1, 9223372036854775807]]'),
+        ("eager_resnet", "compile.json", "calls", "9223372036854775807"),
+        ("eager_resnet", "compile.json", "steady_from", "-9223372036854775807"),
+    ],
+)
+def test_an_impossible_number_of_a_recording_is_one_error(
+    recording: str, file: str, field: str, literal: str
+) -> None:
+    folder = documents.recordings()[recording]
+    place = next(folder.rglob(Path(file).name)).relative_to(folder)
+    document = documents.Document(
+        name=field, folder=folder, file=str(place), reader=documents.REPORT
+    )
+    value = {**json.loads(document.path.read_bytes()), field: json.loads(literal)}
+
+    ended = document.with_bytes(json.dumps(value).encode())
+
+    assert (ended.code, ended.fault) == (EXIT_USAGE, "")
+    assert field in ended.said or "do not fit together" in ended.said
+
+
 # ---------------------------------------------------------------- what is written where
 
 
@@ -194,7 +219,7 @@ def test_nothing_is_extracted_into_a_recording(tmp_path: Path) -> None:
     for place in (header, tmp_path / "link" / "runs" / "batched.eager" / "exit.json"):
         ended = ask("extract", work_in / "report.html", "-o", place)
         assert ended.code == EXIT_USAGE
-        assert "is a part of the Recording" in ended.said
+        assert "would be overwritten: it is in" in ended.said
     assert header.read_bytes() == before
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from kgprof import model as m
 from kgprof.errors import InputError, OutputError, UsageError
-from kgprof.model import decode_json
 from kgprof.reading import files
 from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes, Steps
@@ -321,7 +321,7 @@ class Checkpoint:
 
 def _manifest(path: Path) -> Manifest:
     try:
-        return decode_json(files.content(path, within=path.parent), Manifest)
+        return m.decode_json(files.content(path, within=path.parent), Manifest)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
     except msgspec.MsgspecError as error:
