@@ -54,6 +54,8 @@ def create(folder: Path, header: m.RecordingHeader) -> None:
             f"{folder} already holds a Recording",
             hint=("choose another folder with -o, or remove this one"),
         )
+    with contextlib.suppress(OSError):  # the first file says why
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(folder / HEADER, header)
     write_export(folder / PRIVATE, _PRIVATE_TEXT.encode())
 

@@ -26,6 +26,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from os import getpid  # a program may put another in its place
 from pathlib import Path
+from resource import getrlimit, setrlimit  # a program's own calls are preceded by a write
 from typing import Any, NoReturn
 
 from msgspec.structs import replace as replaced
@@ -162,10 +163,12 @@ def _finish(
                 send(event)
             with restored:
                 watcher.end()
+    except MemoryError:
+        return  # the program's own limit: its exit code says how it ended
     # atexit would print it and forget it; the parent has to know
     except BaseException as error:  # noqa: BLE001
         # nothing can be written any more: the process's own exit code says how it ended
-        with suppress(OSError):
+        with suppress(OSError, MemoryError):
             send(describe_failure(error))
 
 
@@ -182,15 +185,15 @@ class _OwnTerms:
             self._replaced.append(
                 (names, {name: value for name, value in now.items() if value is not known[name]})
             )
-        self._limits = {what: resource.getrlimit(what) for what in LIMITS}
+        self._limits = {what: getrlimit(what) for what in LIMITS}
         self._umask = os.umask(UMASK)
         for what, (_, most) in self._limits.items():
-            resource.setrlimit(what, (most, most))
+            setrlimit(what, (most, most))
 
     def __exit__(self, *_: object) -> None:
         os.umask(self._umask)
         for what, limits in self._limits.items():
-            resource.setrlimit(what, limits)
+            setrlimit(what, limits)
         for names, theirs in self._replaced:
             for name, value in theirs.items():
                 if value is DELETED:
@@ -262,8 +265,8 @@ def _word(raised: BaseException | None, place: Place, step: int | None) -> Event
 def _last_words(
     watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack
 ) -> None:
-    """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written
-    down first."""
+    """``os._exit`` ends a process on the spot, ``os.exec*`` this program, and behind a hard limit
+    nothing may be written any more; what was seen is written down first."""
     original = os._exit
     pid = getpid()
 
@@ -272,17 +275,18 @@ def _last_words(
         finish([Failed(message=f"os._exit({status})", exited=True) if left else Done()])
         original(status)
 
-    def written_before(execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
-        def both(*args: Any, **kwargs: Any) -> NoReturn:
+    def written_before(call: Callable[..., None]) -> Callable[..., None]:
+        def both(*args: Any, **kwargs: Any) -> None:
             if getpid() == pid:
                 watcher.write_now()
-            execute(*args, **kwargs)
+            call(*args, **kwargs)
 
         return both
 
     replace(os, "_exit", leave, undo)
     for name in REPLACED_HERE[1:]:  # the others call these
         replace(os, name, written_before(getattr(os, name)), undo)
+    replace(resource, "setrlimit", written_before(setrlimit), undo)
 
 
 # ------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
