@@ -30,7 +30,7 @@ from kgprof.progress import tell
 from kgprof.signals import ENDING, Signals, words
 from kgprof.wording import clause
 
-_NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+_NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
