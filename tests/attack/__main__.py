@@ -28,7 +28,7 @@ def main() -> None:
             _, failed = tried(FAMILIES[name], Path(folder), seed=given.seed, share=given.share)
         lost += len(failed)
         for one in failed:
-            print(one)
+            print(one)  # noqa: T201
     sys.exit(bool(lost))
 
 

@@ -41,5 +41,5 @@ def tried(
             family.attack(case, place)
         except Exception:  # noqa: BLE001 - counted and told; whatever was raised is a failure
             failed.append(f"{case!r:.400}\n{traceback.format_exc(limit=-3)}")
-    print(f"{family.name}, seed {seed}: {len(cases)} tried, {len(failed)} failed")
+    print(f"{family.name}, seed {seed}: {len(cases)} tried, {len(failed)} failed")  # noqa: T201
     return len(cases), failed

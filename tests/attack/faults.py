@@ -130,7 +130,7 @@ def main() -> None:
         if os.waitstatus_to_exitcode(status):
             answer["code"] = f"ended by {os.waitstatus_to_exitcode(status)}"
         answer["err"] = (folder / "err").read_text("utf-8", "replace")
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), flush=True)  # noqa: T201
 
 
 def _in_a_fork(order: dict[str, Any], folder: Path) -> None:
@@ -205,9 +205,7 @@ def _undisturbed(words: str) -> tuple[int, int]:
     return int(answer["code"]), int(answer["calls"])
 
 
-def writes(
-    seed: random.Random, of: Sequence[str] = COMMANDS
-) -> Sequence[Case]:
+def writes(seed: random.Random, of: Sequence[str] = COMMANDS) -> Sequence[Case]:
     made = []
     for words in of:
         for at in range(1, _undisturbed(words)[1] + 1):
@@ -275,8 +273,7 @@ def child_writes(seed: random.Random) -> Sequence[Case]:
 
 def child_allocations(seed: random.Random) -> Sequence[Case]:
     return [
-        Case(words="program", at=int(10 ** seed.uniform(0.5, 5)))
-        for _ in range(CHILD_ALLOCATIONS)
+        Case(words="program", at=int(10 ** seed.uniform(0.5, 5))) for _ in range(CHILD_ALLOCATIONS)
     ]
 
 

@@ -120,7 +120,14 @@ def in_a_trace(texts: Sequence[str], folder: Path) -> None:
             {**step, "name": f"ProfilerStep#{at}", "ts": begins, "dur": 99.0},
             {**step, "name": text, "ts": begins + 1, "dur": 50.0},
             {**step, "cat": "cpu_op", "name": text, "ts": begins + 2, "dur": 20.0},
-            {**step, "cat": "kernel", "name": text, "ts": begins + 9, "dur": 9.0, "args": arguments},
+            {
+                **step,
+                "cat": "kernel",
+                "name": text,
+                "ts": begins + 9,
+                "dur": 9.0,
+                "args": arguments,
+            },
             {**step, "cat": text, "name": text, "ts": begins + 3, "dur": 1.0, "tid": text},
         ]
     trace = folder / "t.json"

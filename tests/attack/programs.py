@@ -28,8 +28,34 @@ print("compiled", flush=True)
 # Names of ``builtins`` and ``os`` that Python itself can do without on its way out.
 BUILTINS = (
     *("__import__", "open", "len", "isinstance", "print", "getattr", "hasattr", "setattr", "iter"),
-    *("next", "map", "filter", "zip", "range", "sorted", "repr", "str", "int", "dict", "list", "set"),
-    *("tuple", "bytes", "type", "super", "property", "any", "all", "min", "max", "sum", "id", "hash"),
+    *(
+        "next",
+        "map",
+        "filter",
+        "zip",
+        "range",
+        "sorted",
+        "repr",
+        "str",
+        "int",
+        "dict",
+        "list",
+        "set",
+    ),
+    *(
+        "tuple",
+        "bytes",
+        "type",
+        "super",
+        "property",
+        "any",
+        "all",
+        "min",
+        "max",
+        "sum",
+        "id",
+        "hash",
+    ),
     *("Exception", "OSError", "KeyError", "ValueError", "AttributeError", "StopIteration", "exec"),
     *("BaseException", "ImportError", "MemoryError", "enumerate", "callable", "issubclass", "vars"),
 )
@@ -92,10 +118,12 @@ def cases(seed: random.Random) -> Sequence[Program]:
 
 def attack(case: Program, folder: Path) -> None:
     text = f"{SEEN}{case.text}\n"
-    plain = run_by_python(folder, text)
+    plain = run_by_python(folder, case.text)
 
     done = ran(folder, text, passes=(PassName.COMPILE,), ends_as_python=True)
 
+    if plain.returncode != done.exit.exit_code:  # torch's import takes seconds
+        plain = run_by_python(folder, text)
     ended = (done.exit.exit_code, done.exit.outcome is Outcome.OK)
     assert ended == (plain.returncode, plain.returncode == 0), (done.exit, plain)
     assert "kgprof/record/" not in done.run.log.split("compiled", 1)[-1], done.run.log

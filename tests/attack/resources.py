@@ -56,7 +56,10 @@ def surroundings(seed: random.Random) -> Sequence[dict[str, object]]:
         *({"before": limited(resource.RLIMIT_FSIZE, size), **failing} for size in (0, 100, 5000)),
         {"before": limited(resource.RLIMIT_STACK, 1 << 18), **failing},
         {"before": limited(resource.RLIMIT_CORE, 0)},
-        *({"before": closed(*each)} for each in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2), (0, 2))),
+        *(
+            {"before": closed(*each)}
+            for each in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2), (0, 2))
+        ),
         {"output": "/dev/full", **failing},
         {"before": lambda: os.umask(0o777), **failing},
         {"before": lambda: os.umask(0)},
@@ -110,7 +113,7 @@ def attack(case: Case, folder: Path) -> None:
     given = {name: value for name, value in given.items() if value is not None}
     with contextlib.ExitStack() as stack:
         err = stack.enter_context((folder / "err").open("wb"))
-        out = stack.enter_context(open(case.output or folder / "printed", "wb"))  # noqa: PTH123
+        out = stack.enter_context(open(case.output or folder / "printed", "wb"))
         done = subprocess.run(
             [sys.executable, "-m", module, *case.verb.split()],
             cwd=folder,
@@ -129,7 +132,8 @@ def attack(case: Case, folder: Path) -> None:
         assert "Traceback" not in said, said
         return
     assert case.may_fail, (done.returncode, said)
-    assert done.returncode in (1, 2, 3, 4, -11, -6) and _is_one_error(said), (done.returncode, said)
+    assert done.returncode in (1, 2, 3, 4, -11, -6), (done.returncode, said)
+    assert _is_one_error(said), (done.returncode, said)
 
 
 def _is_one_error(said: str) -> bool:

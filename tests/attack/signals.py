@@ -40,14 +40,18 @@ def cases(seed: random.Random) -> Sequence[Case]:
     made = []
     for number, phase in seed.sample(EVERY, 18):
         numbers = [number] * seed.randint(1, 3)
-        made.append(Case(numbers=numbers, to=seed.choice(("process", "group", "both")), phase=phase))
+        made.append(
+            Case(numbers=numbers, to=seed.choice(("process", "group", "both")), phase=phase)
+        )
     for _ in range(17):
         numbers = seed.choices((*SIGNALS, KILLED), k=seed.randint(1, 4))
         to = seed.choice(("process", "group", "both"))
         made.append(Case(numbers=numbers, to=to, after_s=seed.uniform(0.1, MOST_MOMENTS_S)))
     stopped = (signal.SIGSTOP, signal.SIGTSTP)
     for number in (*SIGNALS, KILLED, signal.SIGSEGV, signal.SIGABRT, signal.SIGPIPE, *stopped):
-        made.append(Case(numbers=[number, *stopped[:1]][: seed.randint(1, 2)], to="child", phase="pass"))
+        made.append(
+            Case(numbers=[number, *stopped[:1]][: seed.randint(1, 2)], to="child", phase="pass")
+        )
     for number in (KILLED, signal.SIGTERM, signal.SIGSTOP, signal.SIGINT):
         made.append(Case(numbers=[number, signal.SIGTERM], to="guard", phase="pass"))
     for number in (*SIGNALS, KILLED):  # while it stands still itself

@@ -5,8 +5,30 @@ from __future__ import annotations
 
 import random
 
-TAGS = ("script", "img", "svg", "iframe", "a", "style", "details", "table", "base", "math", "object")
-EVENTS = ("onerror", "onload", "onclick", "onfocus", "ontoggle", "style", "href", "src", "formaction")
+TAGS = (
+    "script",
+    "img",
+    "svg",
+    "iframe",
+    "a",
+    "style",
+    "details",
+    "table",
+    "base",
+    "math",
+    "object",
+)
+EVENTS = (
+    "onerror",
+    "onload",
+    "onclick",
+    "onfocus",
+    "ontoggle",
+    "style",
+    "href",
+    "src",
+    "formaction",
+)
 CODE = ("alert(1)", "javascript:alert(1)", "window.pwned=1", "expression(1)", "data:text/html,x")
 CLOSERS = (
     *("</script>", "</style>", "-->", "]]>", "?>", "</title>", "</textarea>", "</pre>", "</td>"),
@@ -31,14 +53,36 @@ STEERING = (
     *("\x1b[31m", "\x1b]0;title\x07", "\x1b]8;;http://e.example\x1b\\l\x1b]8;;\x1b\\", "\x1b[2J"),
     *("\x9b31m", "\x07", "\x08\x08", "\r", "\x00", "\x7f", "\x0c", "\x85", "\x1bc", "\x1b[6n"),
 )
-UNSEEN = tuple("\u202e\u202d\u202a\u202c\u2066\u2067\u2069\u200e\u200f\u061c\u200b\u2060\ufeff") + (
-    *("\u2028", "\u2029", "\U000e0041", "\ue000", "\ufffe", "\u00ad", "\u180e", "\ufff9", "\U0010ffff"),
+UNSEEN = tuple(
+    "\u202e\u202d\u202a\u202c\u2066\u2067\u2069\u200e\u200f\u061c\u200b\u2060\ufeff"
+    "\u2028\u2029\U000e0041\ue000\ufffe\u00ad\u180e\ufff9\U0010ffff"
 )
 SYNTAX = (
-    *("{{7*7}}", "{% raw %}", "${{ secrets.X }}", "${x}", "%s%n", "{0.__class__}", "=1+1", "\\u003c"),
+    *(
+        "{{7*7}}",
+        "{% raw %}",
+        "${{ secrets.X }}",
+        "${x}",
+        "%s%n",
+        "{0.__class__}",
+        "=1+1",
+        "\\u003c",
+    ),
     *('"', "'", "\\", "\\\\", "<", ">", "&", "\n", "\t", "\n\n", '"}', "</", "<!", "%0A", "%3C"),
 )
-PLAIN = ("name", "fused_add", "日本語", "é", "🔥", "مرحبا", "x" * 300, "a b", "C:\\x", "../../etc", "0")
+PLAIN = (
+    "name",
+    "fused_add",
+    "日本語",
+    "é",
+    "🔥",
+    "مرحبا",
+    "x" * 300,
+    "a b",
+    "C:\\x",
+    "../../etc",
+    "0",
+)
 KINDS = (CLOSERS, MARKS, REFERENCES, COMMANDS, STEERING, UNSEEN, SYNTAX, PLAIN)
 
 
