@@ -34,14 +34,14 @@ LINES = "\n\t"
 STYLED = f"{LINES}\x1b"  # of a text whose escapes are all ours
 
 
-def tell(text: str, stream: TextIO | None = None, *, keep: str = LINES) -> None:
+def tell(text: str, stream: TextIO | None = None, *, kept: str = LINES) -> None:
     """A line on stderr, without anything that steers a terminal. Whoever read it may have gone
     (``2>&1 | head``): the work goes on, and its exit code stands."""
     stream = stream or sys.stderr
     if stream is None:  # closed by who started us
         return
     try:
-        click.echo(visible(text, keep=keep), file=stream)
+        click.echo(visible(text, keep=kept), file=stream)
     except OSError:
         discard(stream)
 

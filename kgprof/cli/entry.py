@@ -136,13 +136,10 @@ def internal_error(error: Exception, context: Context) -> int:
 
 
 def _traceback_file(text: str, folder: Path) -> str:
-    """Writes a new file that only its user can read, redacted: it is for an issue. Returns its
-    path."""
+    """Writes a redacted traceback, which is for an issue, and returns its path."""
     from kgprof.analysis.redaction import Redactor
+    from kgprof.record.ground import store
     from kgprof.record.ground.private_names import private_names
 
     redacted = Redactor(private_names(), root=os.getcwd())(text)
-    descriptor, path = tempfile.mkstemp(".txt", "kgprof-traceback-", folder)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(redacted)
-    return path
+    return store.write_private(folder, "kgprof-traceback-", redacted)

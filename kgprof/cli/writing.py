@@ -224,7 +224,7 @@ def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
     ever."""
     if is_terminal(sys.stderr):
         shown = terminal.text(profile, verbose=context.verbose, stream=sys.stderr)
-        tell(shown, keep=STYLED)
+        tell(shown, kept=STYLED)
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 

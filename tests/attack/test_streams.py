@@ -87,7 +87,7 @@ class Terminal(io.StringIO):
 def test_our_own_colours_reach_a_terminal() -> None:
     stream = Terminal()
 
-    tell("\x1b[1mbold\x1b[0m \u202e", stream, keep=STYLED)
+    tell("\x1b[1mbold\x1b[0m \u202e", stream, kept=STYLED)
 
     assert stream.getvalue() == "\x1b[1mbold\x1b[0m \\u202e\n"
 

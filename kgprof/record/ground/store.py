@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,15 @@ def write_export(path: Path, data: bytes) -> None:
     """In place at once. Raises OutputError when it cannot be written."""
     with replacing(path) as partial:
         partial.write_bytes(data)
+
+
+def write_private(folder: Path, begins: str, text: str) -> str:
+    """Writes a new file that nobody else can read, under a name that nobody can know before, and
+    returns its path. Raises OSError."""
+    descriptor, path = tempfile.mkstemp(".txt", begins, folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return path
 
 
 def copy_trace(source: Path, path: Path) -> None:
