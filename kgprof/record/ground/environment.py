@@ -22,6 +22,7 @@ from kgprof.errors import UsageError
 from kgprof.record.ground.job import VECTOR_ISA_WORKS
 from kgprof.record.ground.source import Source, preceded, replace
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
 
@@ -214,7 +215,9 @@ def _kept() -> Path | None:
         kept = Path(default_cache_dir()) / "kgprof_vector_isa"
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept = kept.resolve()
-        if os.access(kept, os.W_OK) and all(map(_is_safe, (kept, *kept.parents))):
+        found = kept.stat()
+        own = found.st_uid == os.getuid() and not found.st_mode & OTHERS_WRITE
+        if own and os.access(kept, os.W_OK) and all(map(_is_safe, kept.parents)):
             return kept
     except (ImportError, OSError):
         return None
@@ -224,9 +227,8 @@ def _kept() -> Path | None:
 def _is_safe(folder: Path) -> bool:
     """Return whether nobody but this user and root can rename what lies in the folder."""
     found = folder.stat()
-    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    sticky = found.st_mode & stat.S_ISVTX
-    return found.st_uid in (0, os.getuid()) and (not others_write or bool(sticky))
+    sticky = bool(found.st_mode & stat.S_ISVTX)
+    return found.st_uid in (0, os.getuid()) and (sticky or not found.st_mode & OTHERS_WRITE)
 
 
 class ProbeWhenAsked(Source):
