@@ -95,6 +95,8 @@ def _ended_well(code: int, out: str, err: str, case: Case, folder: Path) -> None
     if not err and not (folder / "out").exists():  # Python itself had not begun
         wanted |= {-number for number in case.numbers}
     assert code in wanted, (code, err)
+    if "tests/cli/waiting.py" in err and not (folder / "out").exists():
+        return  # the harness was still importing, as kgprof's own beginning does in silence
     assert "kgprof/cli/" not in err
     assert "internal error" not in err
     wait_until(lambda: not left(folder))

@@ -83,12 +83,15 @@ RANK = "RANK"  # torchrun's
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
 DELETED = object()
 REPLACED_HERE = ("_exit", "execv", "execve")
-ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
-    (
-        vars(module),
-        {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
-    )
-    for module in (builtins, os)
+ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (  # before the program
+    *(
+        (
+            vars(module),
+            {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
+        )
+        for module in (builtins, os)
+    ),
+    (vars(sys), {name: vars(sys)[name] for name in ("exc_info", "_getframe")}),
 )
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
 os.umask(UMASK)
@@ -174,8 +177,8 @@ def _finish(
 
 class _OwnTerms:
     """What a program has set for itself does not hold for what kgprof writes: the umask, its soft
-    limits, and what it has put into ``builtins`` and ``os``. A class, because contextlib calls
-    builtins before anything is put back."""
+    limits, and what it has put into ``builtins``, ``os`` and ``sys``. A class, because contextlib
+    calls builtins before anything is put back."""
 
     def __enter__(self) -> None:
         self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
