@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from kgprof import model as m
+from kgprof.wording import visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -29,14 +30,18 @@ _ROWS = 12  # of the table: those around the run that is measured
 _RESULT_FROM = 110  # columns of a terminal that has room for what each run gave
 
 
-def tell(text: str, stream: TextIO | None = None) -> None:
-    """A line on stderr. Whoever read it may have gone (``2>&1 | head``): the work goes on, and its
-    exit code stands."""
+LINES = "\n\t"
+STYLED = f"{LINES}\x1b"  # of a text whose escapes are all ours
+
+
+def tell(text: str, stream: TextIO | None = None, *, kept: str = LINES) -> None:
+    """A line on stderr, without anything that steers a terminal. Whoever read it may have gone
+    (``2>&1 | head``): the work goes on, and its exit code stands."""
     stream = stream or sys.stderr
     if stream is None:  # closed by who started us
         return
     try:
-        click.echo(text, file=stream)
+        click.echo(visible(text, keep=kept), file=stream)
     except OSError:
         discard(stream)
 
@@ -172,7 +177,7 @@ class Live(Progress):
 
         with self._lock:
             now = time.monotonic()
-            foot = Text(self._foot(now), overflow="ellipsis", no_wrap=True)
+            foot = Text(visible(self._foot(now)), overflow="ellipsis", no_wrap=True)
             if not self._runs:
                 return Group(foot)
             wide = self._console.width >= _RESULT_FROM
@@ -191,7 +196,7 @@ class Live(Progress):
                 elif wide:
                     cells.append(self._gave.get(key, ""))
                 style = "bold" if key in self._running else ""
-                table.add_row(key.slug, *cells, style=style)
+                table.add_row(*map(visible, (key.slug, *cells)), style=style)
             return Group(table, foot)
 
     def _shown(self) -> list[m.RunKey]:

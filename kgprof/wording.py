@@ -3,9 +3,15 @@
 import difflib
 import posixpath
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Sized
 from decimal import Decimal
 from itertools import groupby
+
+# Cc control, Cf format (bidi overrides, zero width), Cs lone surrogates, Co private use, Cn
+# unassigned, Zl and Zp line separators that JavaScript and editors take for line ends.
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_NOT_PLAIN = re.compile(r"[^ -~]")
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -161,3 +167,23 @@ def _without_parameters(name: str) -> str:
             return name[:at]
         depth += (character == "<") - (character == ">")
     return name
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    """The text with every invisible character as its escape, except those in ``keep`` (a log keeps
+    its line ends)."""
+    if text.isprintable():  # true of none of _INVISIBLE
+        return text
+
+    def spelt(found: re.Match[str]) -> str:
+        character = found[0]
+        code = ord(found[0])
+        if character in keep or unicodedata.category(character) not in _INVISIBLE:
+            return character
+        if code < 0x100:
+            return f"\\x{code:02x}"
+        if code < 0x10000:
+            return f"\\u{code:04x}"
+        return f"\\U{code:08x}"
+
+    return _NOT_PLAIN.sub(spelt, text)

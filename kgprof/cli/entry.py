@@ -30,7 +30,7 @@ from kgprof.progress import tell
 from kgprof.signals import ENDING, Signals, words
 from kgprof.wording import clause
 
-_NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+_NAMES = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -122,14 +122,24 @@ def internal_error(error: Exception, context: Context) -> int:
     folder = context.folder
     if folder is None or not folder.is_dir():
         folder = Path(tempfile.gettempdir())
-    path = folder / f"kgprof-traceback-{os.getpid()}.txt"
     try:
-        path.write_text(text, encoding="utf-8")
+        path = _traceback_file(text, folder)
         hint = f"this is a bug in kgprof; traceback written to {path}"
-    except OSError as unwritable:
+    # what redacts it may be what is broken
+    except Exception as unwritable:  # noqa: BLE001
         hint = f"this is a bug in kgprof; run again with -v for its traceback ({unwritable})"
     what = f"internal error: {type(error).__name__}: {error}"
     say(what, with_unfinished(hint, context))
     if context.verbose:
         tell(text)
     return EXIT_INTERNAL
+
+
+def _traceback_file(text: str, folder: Path) -> str:
+    """Writes a redacted traceback, which is for an issue, and returns its path."""
+    from kgprof.analysis.redaction import Redactor
+    from kgprof.record.ground import store
+    from kgprof.record.ground.private_names import private_names
+
+    redacted = Redactor(private_names(), root=os.getcwd())(text)
+    return store.write_private(folder, "kgprof-traceback-", redacted)

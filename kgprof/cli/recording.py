@@ -162,7 +162,7 @@ def echo(quiet: bool) -> Callable[[bytes], None]:
     """What a script prints goes to stderr: stdout is for the report."""
 
     def to_stderr(data: bytes) -> None:
-        if quiet:
+        if quiet or sys.stderr is None:
             return
         with contextlib.suppress(OSError):  # nobody reads it any more; the log has it
             sys.stderr.buffer.write(data)

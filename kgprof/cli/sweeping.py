@@ -105,7 +105,7 @@ def swept(
         if failed := each.failed:
             say(f"{each.cell.name} {failed.words}", "the end of its log is on the page")
     if not context.quiet:
-        progress.tell(terminal.sheet(page, sys.stderr))
+        progress.tell(terminal.sheet(page, sys.stderr), kept=progress.STYLED)
     emit_sheet(page, found, context, otherwise=str(output / FILES[1]))
     return exit_code(found)
 

@@ -40,7 +40,7 @@ from kgprof.errors import (
     InputError,
     UsageError,
 )
-from kgprof.progress import is_terminal, tell
+from kgprof.progress import STYLED, is_terminal, tell
 from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record.files import kept_traces
@@ -223,7 +223,8 @@ def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
     """On a terminal the result in short, and what to run next; stdout gets the page's path as
     ever."""
     if is_terminal(sys.stderr):
-        tell(terminal.text(profile, verbose=context.verbose, stream=sys.stderr))
+        shown = terminal.text(profile, verbose=context.verbose, stream=sys.stderr)
+        tell(shown, kept=STYLED)
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 

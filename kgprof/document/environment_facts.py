@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.escaping import one_line, visible
+from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, count, figure, if_known, ratio, size
 from kgprof.document.run_parts import collected
 from kgprof.document.table import Cell, Cells, Fact, Table, Texts, plain, written
-from kgprof.wording import plural
+from kgprof.wording import plural, visible
 
 # in git's own words
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")

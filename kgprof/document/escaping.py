@@ -4,34 +4,11 @@ out."""
 import base64
 import gzip
 import re
-import unicodedata
 
-# Cc control, Cf format (bidi overrides, zero width), Cs lone surrogates, Co private use, Cn
-# unassigned, Zl and Zp line separators that JavaScript and editors take for line ends.
-_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-_NOT_PLAIN = re.compile(r"[^ -~]")
+from kgprof.wording import visible
+
 # the byte of gzip's header that differs between versions of Python; 255: unknown
 _OPERATING_SYSTEM = 9
-
-
-def visible(text: str, *, keep: str = "") -> str:
-    """The text with every invisible character as its escape, except those in ``keep`` (a log keeps
-    its line ends)."""
-    if text.isprintable():  # true of none of _INVISIBLE
-        return text
-
-    def spelt(found: re.Match[str]) -> str:
-        character = found[0]
-        code = ord(found[0])
-        if character in keep or unicodedata.category(character) not in _INVISIBLE:
-            return character
-        if code < 0x100:
-            return f"\\x{code:02x}"
-        if code < 0x10000:
-            return f"\\u{code:04x}"
-        return f"\\U{code:08x}"
-
-    return _NOT_PLAIN.sub(spelt, text)
 
 
 def one_line(text: str, limit: int, *, words: bool = False) -> str:
@@ -66,7 +43,13 @@ _STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 # What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own
 # workflow commands.
 _LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
-_MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
+# What GitHub and GitLab read as a person, or as an issue or pull request, which would then name
+# this comment.
+_REFERENCE = re.compile(
+    r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])|"
+    r"(?:[#!]|\bGH-|/(?:issues|pull|discussions|merge_requests|work_items)/)(?=[0-9])",
+    re.IGNORECASE,
+)
 
 
 def escaped(text: str, limit: int = CELL) -> str:
@@ -80,8 +63,8 @@ def escaped(text: str, limit: int = CELL) -> str:
     )
     safe = _STEERING.sub(r"\\\g<0>", safe)
     safe = _LEADING.sub(r"\1\\\2", safe)
-    # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
-    return _MENTION.sub("@<!-- -->", safe)
+    # A backslash does not keep GitHub from linking them; an empty comment between does.
+    return _REFERENCE.sub(r"\g<0><!-- -->", safe)
 
 
 def zipped(data: bytes) -> str:

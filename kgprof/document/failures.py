@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kgprof import model as m
-from kgprof.document.escaping import one_line, visible
+from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import line_of
 from kgprof.document.table import View
-from kgprof.wording import clause, plural
+from kgprof.wording import clause, plural, visible
 
 _TEXT = 300  # characters of an error, and of a line
 _TRACEBACK = 20_000

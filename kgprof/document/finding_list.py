@@ -8,12 +8,12 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.escaping import clip, one_line
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
 from kgprof.document.run_parts import collected
 from kgprof.document.table import Drawing, Texts, View, bounded
-from kgprof.wording import clause, relative
+from kgprof.wording import clause, relative, visible
 
 Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.escaping import one_line, visible
+from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import (
     advice,
     failing,
@@ -18,7 +18,7 @@ from kgprof.document.finding_list import (
 )
 from kgprof.document.quantity import DASH, amount, count
 from kgprof.document.table import Block, Cell, Column, Fold, Table, plain, small
-from kgprof.wording import clause, plural
+from kgprof.wording import clause, plural, visible
 
 INDUCTOR = "inductor"
 FAILS_ON = {

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kgprof import model as m
-from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.escaping import clip, one_line
 from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.document.quantity import count, duration, figure, or_dash, size
 from kgprof.document.table import Shown
-from kgprof.wording import plural, relative
+from kgprof.wording import plural, relative, visible
 
 _AROUND = 3  # lines shown before and after one with figures
 _CODE = 160  # characters of a line

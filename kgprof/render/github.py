@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from kgprof import model as m
 from kgprof.document import compare_words
-from kgprof.document.escaping import clip, visible
+from kgprof.document.escaping import clip
 from kgprof.document.finding_list import cost_order, failing, level_in_ci, with_advice
 from kgprof.document.quantity import amount
-from kgprof.wording import clause, relative
+from kgprof.wording import clause, relative, visible
 
 LIMIT = 10  # of each kind
 COMMANDS = ("error", "warning", "notice")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.escaping import visible
 from kgprof.document.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
 from kgprof.render import page
 from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
 from kgprof.render.markdown import blob
+from kgprof.wording import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import compare_words
-from kgprof.document.escaping import visible
 from kgprof.document.finding_list import failing, where, with_advice
 from kgprof.document.quantity import counted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.wording import clause
+from kgprof.wording import clause, visible
 
 EVERY_RUN = "all runs"
 Property = tuple[str, str]  # its name and its value

@@ -11,14 +11,14 @@ from kgprof import model as m
 from kgprof.document import account, compare_words, environment_facts, gate_table, summary
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
-from kgprof.document.escaping import clip, escaped, one_line, visible
+from kgprof.document.escaping import clip, escaped, one_line
 from kgprof.document.finding_list import Found, Grouped, failing, fix_label, not_applied, to_do
 from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, Texts, View
 from kgprof.document.table import markdown as table_lines
 from kgprof.measures.times import ranked, said
-from kgprof.wording import clause, figure, plural, ranges, relative
+from kgprof.wording import clause, figure, plural, ranges, relative, visible
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 # characters: of the first line, of cause and fix, of a name

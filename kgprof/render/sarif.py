@@ -21,10 +21,9 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import compare_words
-from kgprof.document.escaping import visible
 from kgprof.document.finding_list import failing, level_in_ci, with_advice
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.wording import relative
+from kgprof.wording import relative, visible
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

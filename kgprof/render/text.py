@@ -12,12 +12,12 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import account, compare_words, gate_table, summary
 from kgprof.document.build import compared, next_steps, runs, sections
-from kgprof.document.escaping import one_line, visible
+from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import Found, Grouped, fix_label, not_applied
 from kgprof.document.quantity import count
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, terminal
-from kgprof.wording import clause, plural
+from kgprof.wording import clause, plural, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

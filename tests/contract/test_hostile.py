@@ -13,12 +13,12 @@ import jsonschema
 import msgspec
 import pytest
 
-from kgprof.document.escaping import visible
 from kgprof.model import Profile, Skipped
 from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.markdown import LIMIT as MARKDOWN_LIMIT
+from kgprof.wording import visible
 from tests.contract.test_renderers import OURS, tokens
 from tests.render import profiles
 from tests.render.everything import Maker, everything, string_fields

@@ -21,7 +21,6 @@ from kgprof import render
 from kgprof.cli import verbs
 from kgprof.document import summary
 from kgprof.document.build import FINDINGS
-from kgprof.document.escaping import visible
 from kgprof.document.finding_list import grouped
 from kgprof.document.limits import MORE_KERNELS, TOP_KERNELS
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
@@ -29,6 +28,7 @@ from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.html import MAX_BYTES
+from kgprof.wording import visible
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.document.escaping import clip, escaped, one_line, visible
+from kgprof.document.escaping import clip, escaped, one_line
+from kgprof.wording import visible
 
 
 @pytest.mark.parametrize(

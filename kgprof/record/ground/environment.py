@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -21,6 +22,7 @@ from kgprof.errors import UsageError
 from kgprof.record.ground.job import VECTOR_ISA_WORKS
 from kgprof.record.ground.source import Source, preceded, replace
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
 
@@ -204,17 +206,29 @@ def _kept() -> Path | None:
     kept likewise. Torch names its files by the compiler, its flags and torch itself, so a folder
     never answers for another machine.
 
-    None where this torch has no such folder, it cannot be written, or is somebody else's: what lies
-    in it is loaded.
+    None where this torch has no such folder, it cannot be written, or somebody else could put
+    something in it or in its place: what lies in it is loaded.
     """
     try:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
         kept = Path(default_cache_dir()) / "kgprof_vector_isa"
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return kept if kept.stat().st_uid == os.getuid() and os.access(kept, os.W_OK) else None
+        kept = kept.resolve()
+        found = kept.stat()
+        own = found.st_uid == os.getuid() and not found.st_mode & OTHERS_WRITE
+        if own and os.access(kept, os.W_OK) and all(map(_is_safe, kept.parents)):
+            return kept
     except (ImportError, OSError):
         return None
+    return None
+
+
+def _is_safe(folder: Path) -> bool:
+    """Return whether nobody but this user and root can rename what lies in the folder."""
+    found = folder.stat()
+    sticky = bool(found.st_mode & stat.S_ISVTX)
+    return found.st_uid in (0, os.getuid()) and (sticky or not found.st_mode & OTHERS_WRITE)
 
 
 class ProbeWhenAsked(Source):

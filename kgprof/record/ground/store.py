@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ def create(folder: Path, header: m.RecordingHeader) -> None:
             f"{folder} already holds a Recording",
             hint=("choose another folder with -o, or remove this one"),
         )
+    with contextlib.suppress(OSError):  # the first file says why
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(folder / HEADER, header)
     write_export(folder / PRIVATE, _PRIVATE_TEXT.encode())
 
@@ -87,6 +90,15 @@ def write_export(path: Path, data: bytes) -> None:
     """In place at once. Raises OutputError when it cannot be written."""
     with replacing(path) as partial:
         partial.write_bytes(data)
+
+
+def write_private(folder: Path, begins: str, text: str) -> str:
+    """Writes a new file that nobody else can read, under a name that nobody can know before, and
+    returns its path. Raises OSError."""
+    descriptor, path = tempfile.mkstemp(".txt", begins, folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return path
 
 
 def copy_trace(source: Path, path: Path) -> None:

@@ -26,6 +26,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from os import getpid  # a program may put another in its place
 from pathlib import Path
+from resource import getrlimit, setrlimit  # a program's own calls are preceded by a write
 from typing import Any, NoReturn
 
 from msgspec.structs import replace as replaced
@@ -82,12 +83,15 @@ RANK = "RANK"  # torchrun's
 LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
 DELETED = object()
 REPLACED_HERE = ("_exit", "execv", "execve")
-ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
-    (
-        vars(module),
-        {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
-    )
-    for module in (builtins, os)
+ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (  # before the program
+    *(
+        (
+            vars(module),
+            {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
+        )
+        for module in (builtins, os)
+    ),
+    (vars(sys), {name: vars(sys)[name] for name in ("exc_info", "_getframe")}),
 )
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
 os.umask(UMASK)
@@ -162,17 +166,19 @@ def _finish(
                 send(event)
             with restored:
                 watcher.end()
+    except MemoryError:
+        return  # the program's own limit: its exit code says how it ended
     # atexit would print it and forget it; the parent has to know
     except BaseException as error:  # noqa: BLE001
         # nothing can be written any more: the process's own exit code says how it ended
-        with suppress(OSError):
+        with suppress(OSError, MemoryError):
             send(describe_failure(error))
 
 
 class _OwnTerms:
     """What a program has set for itself does not hold for what kgprof writes: the umask, its soft
-    limits, and what it has put into ``builtins`` and ``os``. A class, because contextlib calls
-    builtins before anything is put back."""
+    limits, and what it has put into ``builtins``, ``os`` and ``sys``. A class, because contextlib
+    calls builtins before anything is put back."""
 
     def __enter__(self) -> None:
         self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -182,15 +188,15 @@ class _OwnTerms:
             self._replaced.append(
                 (names, {name: value for name, value in now.items() if value is not known[name]})
             )
-        self._limits = {what: resource.getrlimit(what) for what in LIMITS}
+        self._limits = {what: getrlimit(what) for what in LIMITS}
         self._umask = os.umask(UMASK)
         for what, (_, most) in self._limits.items():
-            resource.setrlimit(what, (most, most))
+            setrlimit(what, (most, most))
 
     def __exit__(self, *_: object) -> None:
         os.umask(self._umask)
         for what, limits in self._limits.items():
-            resource.setrlimit(what, limits)
+            setrlimit(what, limits)
         for names, theirs in self._replaced:
             for name, value in theirs.items():
                 if value is DELETED:
@@ -262,8 +268,8 @@ def _word(raised: BaseException | None, place: Place, step: int | None) -> Event
 def _last_words(
     watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack
 ) -> None:
-    """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written
-    down first."""
+    """``os._exit`` ends a process on the spot, ``os.exec*`` this program, and behind a hard limit
+    nothing may be written any more; what was seen is written down first."""
     original = os._exit
     pid = getpid()
 
@@ -272,17 +278,18 @@ def _last_words(
         finish([Failed(message=f"os._exit({status})", exited=True) if left else Done()])
         original(status)
 
-    def written_before(execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
-        def both(*args: Any, **kwargs: Any) -> NoReturn:
+    def written_before(call: Callable[..., None]) -> Callable[..., None]:
+        def both(*args: Any, **kwargs: Any) -> None:
             if getpid() == pid:
                 watcher.write_now()
-            execute(*args, **kwargs)
+            call(*args, **kwargs)
 
         return both
 
     replace(os, "_exit", leave, undo)
     for name in REPLACED_HERE[1:]:  # the others call these
         replace(os, name, written_before(getattr(os, name)), undo)
+    replace(resource, "setrlimit", written_before(setrlimit), undo)
 
 
 # ------------------------------------------------------------- COMPILE, the reads of tensors, TRACE

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 import kgprof
 from kgprof import model as m
 from kgprof.errors import UsageError
-from kgprof.record.ground import alone
+from kgprof.record.ground import alone, store
 from kgprof.record.ground.flags import Variables
 from kgprof.record.ground.job import EVENT_DECODER, WRITE_NOW, Done, Failed, Job, Phase, Task
 from kgprof.record.ground.log import BoundedLog, Quiet
@@ -106,7 +106,7 @@ def run(
     job_file = given.scratch / "job.json"
     last_words = given.scratch / "last_words.jsonl"
     if given.job.task is Task.SCRIPT:
-        last_words.write_bytes(b"")  # made here: the program may set an umask
+        store.write_export(last_words, b"")  # made here: the program may set an umask
         job = replace(
             given.job,
             last_words=str(last_words.resolve()),
@@ -114,7 +114,7 @@ def run(
         )
         given = replace(given, job=job)
     try:
-        job_file.write_bytes(msgspec.json.encode(given.job))
+        store.write_export(job_file, msgspec.json.encode(given.job))
     except UnicodeEncodeError as error:
         hint = "rename that file or folder, or change that argument"
         raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
@@ -158,7 +158,7 @@ class _AtOnce(contextlib.ExitStack):
 
     def start(self, given: Start, ends: tuple[int, int] | None = None) -> _Child:
         job_file = given.scratch / f"job-{len(self.news)}.json"
-        job_file.write_bytes(msgspec.json.encode(replace(given.job, turns=ends)))
+        store.write_export(job_file, msgspec.json.encode(replace(given.job, turns=ends)))
         return _Child(given, job_file, signals=self.signals, news=self.hears(), pass_fds=ends or ())
 
     def wait_for(

@@ -101,6 +101,11 @@ ENDS_WELL = {
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         print("out", flush=True)
     """,
+    "no memory": """
+        import resource
+        print("out", flush=True)
+        resource.setrlimit(resource.RLIMIT_AS, (2**20, 2**20))
+    """,
     "chdir": "import os; os.chdir('/'); print(os.getcwd(), flush=True)",
     "umask": "import os; os.umask(0o777); print('out', flush=True)",
     "recursion limit": "import sys; sys.setrecursionlimit(60); print('out', flush=True)",
@@ -271,6 +276,7 @@ QUICK = (
         "stdout None",
         "own modules gone",
         "execs",
+        "no memory",
     ),
     *(
         "no modules",

@@ -1,0 +1,44 @@
+"""Each family of attacks: a sample in every test run, all of it in ``make test-long``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.attack import faults, injection, programs, resources, signals
+from tests.attack.family import Family, tried
+
+SAMPLES = (
+    (injection.FAMILY, 0.05),
+    (signals.FAMILY, 0.04),
+    (programs.FAMILY, 0.04),
+    (resources.FAMILY, 0.04),
+    (faults.WRITES, 0.06),
+    (faults.RECORDING, 0.02),
+    (faults.ALLOCATED, 0.03),
+    (faults.CHILD_WRITING, 0.05),
+    (faults.CHILD_ALLOCATED, 0.05),
+)
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Family) else ""
+
+
+@pytest.mark.parametrize(("family", "share"), SAMPLES, ids=named)
+def test_a_sample_of_each_family_holds(family: Family, share: float, tmp_path: Path) -> None:
+    count, failed = tried(family, tmp_path, share=share)
+
+    assert count
+    assert not failed, "\n\n".join(failed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("family", [family for family, _ in SAMPLES], ids=named)
+def test_a_whole_family_holds(family: Family, tmp_path: Path) -> None:
+    count, failed = tried(family, tmp_path)
+
+    assert count
+    assert not failed, "\n\n".join(failed)
