@@ -152,7 +152,7 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
     sys.orig_argv = [sys.executable, "-m", program.module, *args]
     sys.path.insert(0, os.getcwd())
     name = program.module
-    found = importlib.util.findspec_of(name)
+    found = importlib.util.find_spec(name)
     if found is not None and found.submodule_search_locations is not None:
         found = importlib.util.find_spec(f"{name}.__main__")
     get_code = getattr(found.loader, "get_code", None) if found else None
@@ -172,7 +172,7 @@ def give_way() -> None:
     ours = loaded[loaded.index("kgprof") :]  # what Python itself had imported stands before it
     kept = {"kgprof", "torch", *sys.builtin_module_names}
     for name in {name.partition(".")[0] for name in ours} - kept:
-        spec = PathFinder.findspec_of(name, [folder])
+        spec = PathFinder.find_spec(name, [folder])
         origin = getattr(sys.modules.get(name), "__file__", None)
         if spec is not None and spec.loader is not None and spec.origin != origin:
             for each in ours:

@@ -73,6 +73,7 @@ CAPTURED = frozenset(
     }
 )
 
+FILLED = "masked_fill"
 # an operator's name, where it stands, and where what it reads lies
 Captured = tuple[str, Frames, str]
 
@@ -171,7 +172,11 @@ class RunningGraphs(InstalledGraphs):
             elif node.op == "output":
                 returns = node.args[0]
             elif _reads(node, name) and not (node.args and node.args[0] in numbers):
-                operators.append((name, frames_of(node), _device_of(node)))
+                device = _device_of(node)
+                if name == "setitem" and _fills(node):
+                    name = FILLED
+                if name != FILLED or device == "cpu":
+                    operators.append((name, frames_of(node), device))
         computed = tuple(_made_on_the_host(node, numbers) for node in returns)
         return Graph(
             compile_id_of(output),
@@ -242,6 +247,17 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
         lines = [linecache.getline(at.file, at.line) for at in frames_of(node)[:1]]
         return to_the_cpu and all(_SAYS_CPU.search(line) for line in lines)
     return True
+
+
+def _fills(node: torch.fx.Node) -> bool:
+    """Whether one number is assigned through one mask: masked_fill, which reads the number, and on
+    a GPU nothing."""
+    _, index, given = node.args
+    parts: Any = index
+    if not isinstance(index, list | tuple):
+        parts = (index,)
+    is_number = all(value.numel() == 1 for value in _values((given,)))
+    return is_number and len(_values(parts)) == 1
 
 
 def _made_on_the_host(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> str:

@@ -50,7 +50,7 @@ from kgprof.record.ground.python_stack import (
 from kgprof.record.ground.source import Source, aside
 from kgprof.record.listeners import eager_calls, running_graphs, sync_hooks, tensor_places
 from kgprof.record.listeners.call_index import CallIndex
-from kgprof.record.listeners.running_graphs import NAME, Graph, RunningGraphs
+from kgprof.record.listeners.running_graphs import FILLED, NAME, Graph, RunningGraphs
 from kgprof.record.listeners.sync_hooks import (
     ALL_HOOKS,
     PLACES_HOOKS,
@@ -348,6 +348,8 @@ class Syncs(Source):
         makes_an_array = graph is None and _makes_an_array(stack)
         if graph is not None:
             operator, captured, _ = graph.next_operator(read.source)
+            if operator == FILLED:
+                return None
             compile_id = graph.compile_id
         elif makes_an_array and read.tensor is not None:
             captured = self._graphs.returned_at(read.tensor)

@@ -464,6 +464,13 @@ def masked_inside(x: torch.Tensor) -> torch.Tensor:
     return y[y > 0] * 2  # mask inside
 
 
+def filled_and_assigned_inside(x: torch.Tensor) -> torch.Tensor:
+    y = x.abs()
+    y[y > 0.1] = 0.5  # masked_fill: on a GPU it reads nothing
+    y[y < 1.0] = torch.arange(3.0)  # mask assigned
+    return y
+
+
 def branches_inside(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     return torch.cond(y.sum() > 0, lambda t: t * 2, lambda t: t * 3, (y,))  # cond inside
@@ -506,6 +513,7 @@ def test_a_check_that_runs_on_the_gpu_and_a_change_of_type_read_nothing() -> Non
         (sized_by_a_read, True, "a size", "item", "item"),
         (copied_inside, False, "cpu inside", "cpu", "cpu"),
         (masked_inside, True, "mask inside", "getitem", "mask-index"),
+        (filled_and_assigned_inside, False, "mask assigned", "setitem", "mask-index"),
         (branches_inside, False, "cond inside", "cond", "cond-predicate"),
     ],
     ids=lambda given: given.__name__ if callable(given) else "",
