@@ -148,7 +148,7 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
     except RecursionError as error:
         raise msgspec.DecodeError("it nests too deeply") from error
     except UnicodeDecodeError as error:
-        raise msgspec.DecodeError("it is no UTF-8") from error
+        raise msgspec.DecodeError("it is not UTF-8") from error
 
 
 def encode_json(value: Any) -> bytes:

@@ -177,7 +177,7 @@ def test_text_that_is_no_utf_8_is_one_error(tmp_path: Path) -> None:
     ended = ask("report", tmp_path / "a")
 
     assert ended.code == EXIT_USAGE
-    assert "it is no UTF-8" in ended.said
+    assert "it is not UTF-8" in ended.said
 
 
 @pytest.mark.parametrize(
