@@ -1,6 +1,6 @@
 """Does kgprof work with an older and with a newer torch? Its selftest with each of them.
 
-    python benchmarks/torch_versions.py 2.8.0 2.11.0 2.15.0 -o docs/torch.md
+    python benchmarks/torch_versions.py 2.13.0 2.15.0 -o docs/torch.md
 
 Each version has a virtual environment of its own, where torch is installed first, as somebody has
 it, and kgprof after it: another torch than before is an error. A build of torch for CUDA is a
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MARKS = {"works": "yes", "unavailable": "no", "wrong": "**wrong**"}
 INTRODUCTION = """# With which torch?
 
-kgprof needs torch 2.8 or later, and `pip install .` leaves the torch of an environment as it is.
-`kgprof selftest` says what works with yours. This table is made by
-`python benchmarks/torch_versions.py {versions} -o docs/torch.md`, on a CPU, with Python {python}:
-"no": not available with that torch, and `Skipped` in a report, with the reason below.
+kgprof needs torch 2.11 or later, and `pip install .` leaves such a torch as it is. `kgprof
+selftest` says what works with yours. This table is made by `python benchmarks/torch_versions.py
+{versions} -o docs/torch.md`, on a CPU, with Python {python}. "no": not available with that torch,
+and `Skipped` in a report, with the reason below.
 """
 
 
@@ -103,6 +104,11 @@ def selftest(python: Path, version: str) -> dict[str, Any]:
     return answer
 
 
+def inert(reason: str) -> str:
+    """Without the addresses and folders of one run."""
+    return re.sub(r" at 0x\w+| \(/\S+\)", "", reason)
+
+
 def page(versions: Sequence[str], answers: Sequence[dict[str, Any]]) -> str:
     lines = [INTRODUCTION.format(versions=" ".join(versions), python=answers[-1]["python"])]
     lines.append(f"| capture | {' | '.join(answer['torch'] for answer in answers)} |")
@@ -115,7 +121,7 @@ def page(versions: Sequence[str], answers: Sequence[dict[str, Any]]) -> str:
             check = checks[capture]
             cells.append(MARKS[check["status"]])
             if check["status"] != "works":
-                reasons[f"- torch {answer['torch']}, {capture}: {check['got']}"] = None
+                reasons[f"- torch {answer['torch']}, {capture}: {inert(check['got'])}"] = None
         lines.append(f"| {capture} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *reasons]) + "\n"
 

@@ -13,7 +13,6 @@ import pytest
 from kgprof.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
 from tests.attack import documents, families
 from tests.attack.asked import ask, counted
-from tests.record.files.test_kineto_files import saved, work
 
 SMALL_OPS = documents.SWEEPS / "h200" / "small-ops.json"
 # of each family, in every run
@@ -133,13 +132,14 @@ def test_advice_does_not_replace_its_sweep(tmp_path: Path) -> None:
 
 
 def test_a_number_of_thousands_of_digits_costs_its_event(tmp_path: Path) -> None:
-    path = saved(tmp_path / "t.json", work(compute_us=300.0, talk_us=100.0))
-    text = path.read_text()
-    broken = text.replace('"ts": ', f'"ts": {"9" * 5000}', 1)
-    assert broken != text
-    path.write_text(broken)
+    event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":%s,"dur":1}'
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents":[%s]}' % (event % ("9" * 5000)))
 
-    assert ask("trace", path, "--no-hta", "-o", tmp_path / "out", "-q").code == EXIT_OK
+    ended = ask("trace", path, "--no-hta", "-o", tmp_path / "out", "-q")
+
+    assert (ended.code, ended.fault) == (EXIT_USAGE, "")
+    assert "it has no complete event" in ended.said
 
 
 @pytest.mark.parametrize("text", ["tool = 3", "tool = []", "tool.kgprof = 3"])
