@@ -150,7 +150,17 @@ def describe_failure(error: BaseException) -> Failed:
     if isinstance(error, KgprofError):
         unwritable = isinstance(error, OutputError)
         return Failed(error.message, error.hint, text, error.exit_code, unwritable=unwritable)
-    return Failed(_last_line(error), traceback=text, through=listeners_in(error))
+    line = _last_line(error)
+    if _is_of_kgprof(error):
+        line = f"in kgprof's own code, not in the workload's: {line}"
+    return Failed(line, traceback=text, through=listeners_in(error))
+
+
+def _is_of_kgprof(error: BaseException) -> bool:
+    """Whether no line of the workload's, nor of a library, is among its frames."""
+    files = [line.filename for line in traceback.extract_tb(error.__traceback__)]
+    own = [file for file in files if file.startswith(PLUMBING)]
+    return bool(files) and own == files and isinstance(error, Exception)
 
 
 def _of_the_workload(error: BaseException) -> BaseException:

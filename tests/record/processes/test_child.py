@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from kgprof.errors import UsageError, WorkloadError
 from kgprof.record.ground.job import Failed, describe_failure
 from kgprof.record.ground.run import seed_everything
 from kgprof.record.passes.timing import StepClock, timed_steps
+from kgprof.workloads import loading
 from tests.record.sessions import Stepping
 
 
@@ -42,6 +45,19 @@ def test_kgprofs_own_errors_keep_their_exit_code_and_hint() -> None:
     failed = describe_failure(UsageError("no strategy 'x'", hint="it has: y"))
 
     assert (failed.message, failed.hint, failed.exit_code) == ("no strategy 'x'", "it has: y", 2)
+
+
+def test_an_exception_of_kgprofs_own_lines_is_not_the_workloads() -> None:
+    with pytest.raises(AttributeError) as caught:
+        loading.find(None)  # type: ignore[arg-type]
+    error = caught.value
+    assert error.__traceback__ is not None
+
+    through_here = describe_failure(error)
+    alone = describe_failure(error.with_traceback(error.__traceback__.tb_next))
+
+    assert through_here.message.startswith("AttributeError")
+    assert alone.message.startswith("in kgprof's own code, not in the workload's: AttributeError")
 
 
 def test_a_workload_error_shows_its_causes_traceback() -> None:
