@@ -29,8 +29,8 @@ INTRODUCTION = """# With which torch?
 
 kgprof needs torch 2.11 or later, and `pip install .` leaves such a torch as it is. `kgprof
 selftest` says what works with yours. This table is made by `python benchmarks/torch_versions.py
-{versions} -o docs/torch.md`, on a CPU, with Python {python}. "no": not available with that torch,
-and `Skipped` in a report, with the reason below.
+{versions} -o docs/torch.md`, on a CPU, with Python {python}. "no": not seen there, and
+`Skipped` in a report, for the reason below.
 """
 
 

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
+from kgprof.judge import APART
 from kgprof.wording import clause, figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
@@ -157,6 +158,14 @@ def is_gpu_bound(run: m.RunReport) -> bool:
     if isinstance(run.step, m.Spread):
         step_us = max(step_us, run.step.median)
     return found.busy_us >= m.GPU_BOUND * step_us
+
+
+@m.otherwise(False)
+def is_crowded(run: m.RunReport) -> bool:
+    """Whether other processes were busy while a step took over APART times its CPU time, and not
+    for the GPU: how long it takes alone is then not known."""
+    is_long = m.known(run.step).median >= APART * m.known(run.cpu).median
+    return m.known(run.load).is_high and is_long and not is_gpu_bound(run)
 
 
 @m.otherwise("")

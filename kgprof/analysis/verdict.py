@@ -188,7 +188,7 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         which = f"only {plural(time.samples, 'step')} of the warm-up were timed"
         text = f"{run.slug}: step time not decided: {which}, {took}"
         return Remark(text, INCONCLUSIVE)
-    crowded = unit is PER_STEP and times.is_crowded(run) and not limits.is_gpu_bound(run)
+    crowded = unit is PER_STEP and limits.is_crowded(run)
     if known.is_steady and not crowded:
         return None
     took = f"{unit.bare(known.low)} to {unit.say(known.high)}"

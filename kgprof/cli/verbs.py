@@ -859,12 +859,13 @@ def extract(report: Path, output: Path | None) -> int:
     from kgprof.record.ground import store
     from kgprof.record.ground.unfinished import refuse_overwriting
     from kgprof.render import embedded_profile
+    from kgprof.render.json import Json
 
     if output is not None:
         options.refuse_unwritable(output)
         refuse_overwriting([report], [output])
     embedded = embedded_profile.read(report)
-    text = m.encode_json(embedded.profile).decode()
+    text = Json().render(embedded.profile)
     for words in embedded.left_out:
         inform(f"not in this report's copy: {words}")
     if output is None:

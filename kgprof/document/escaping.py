@@ -46,7 +46,7 @@ _LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
 # What GitHub and GitLab read as a person, or as an issue or pull request, which would then name
 # this comment.
 _REFERENCE = re.compile(
-    r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])|"
+    r"(?<![A-Za-z0-9_])@(?=\\?[A-Za-z0-9_.])|"
     r"(?:[#!]|\bGH-|/(?:issues|pull|discussions|merge_requests|work_items)/)(?=[0-9])",
     re.IGNORECASE,
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from kgprof import coverage
+from kgprof import coverage, limits
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
@@ -34,7 +34,7 @@ from kgprof.document.quantity import (
 from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
 from kgprof.document.table import Shown, View
-from kgprof.measures.times import PER_STEP, Ranked, is_crowded, ranked, within_process
+from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
@@ -149,7 +149,7 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
     if not known.is_steady:
         below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
         return Tile("Step", spread, below, "results", "attention")
-    if is_crowded(first):
+    if limits.is_crowded(first):
         below = "other processes were busy: not decided"
         return Tile("Step", spread, below, "results", "attention")
     below = f"p10{DASH}p90 {spread}"

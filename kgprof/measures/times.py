@@ -12,7 +12,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.judge import APART, FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
+from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
@@ -524,14 +524,6 @@ def beside_unsteady(run: m.RunReport) -> str:
     if isinstance(run.load, m.Load) and run.load.is_high:
         said_of.append(run.load.words)
     return "; ".join(filter(None, said_of))
-
-
-@m.otherwise(False)
-def is_crowded(run: m.RunReport) -> bool:
-    """Whether other processes were busy while a step took over APART times its CPU time: how long
-    it takes alone is then not known."""
-    is_long = m.known(run.step).median >= APART * m.known(run.cpu).median
-    return m.known(run.load).is_high and is_long
 
 
 @m.skippable

@@ -213,14 +213,17 @@ def with_captures_as_fields(data: bytes) -> bytes:
         return data
 
     def converted(value: dict[str, Any]) -> dict[str, Any]:
-        for at, sentence in enumerate(value.get("capture_unavailable", ())):
+        given = value.get("capture_unavailable")
+        if not isinstance(given, list):
+            return value
+        for at, sentence in enumerate(given):
             if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence)):
                 lost = {
                     "capture": match["capture"],
                     "why": match["why"],
                     "incomplete": match["how"] == "incomplete",
                 }
-                value["capture_unavailable"][at] = lost
+                given[at] = lost
         return value
 
     if files.nests_deeper(data, files.DEEPEST):

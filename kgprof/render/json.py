@@ -8,7 +8,7 @@ import msgspec
 from kgprof import model as m
 
 # What JSON may hold as it is and a terminal obeys: the C1 controls, ends of lines and their order.
-_STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

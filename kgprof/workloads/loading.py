@@ -38,7 +38,11 @@ FORMS = (
 )
 
 _WORDS = re.compile(r"\w+")
-_BINDS_UNSEEN = {"__getattr__", "exec", "globals", "locals", "setattr", "vars", "modules"}
+_ALL = re.compile(r"import\s*\(?\s*\*")
+_BINDS_UNSEEN = {
+    *("__dict__", "__getattr__", "eval", "exec", "f_globals", "globals", "locals", "modules"),
+    *("setattr", "vars"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,21 +115,26 @@ def refuse_from_its_text(workload: str) -> None:
         raise UsageError(f"Python cannot read {file}\n{said}") from None
     except (OSError, RecursionError, MemoryError):
         return  # who runs it will say so
-    if target is not None and not _may_bind(text.decode("utf-8", "replace"), target.name):
+    if target is not None and not _may_bind(file, text, target.name):
         raise _lacks(target, target.name.partition(".")[0], code.co_names)
 
 
 def _refuse_a_missing_package(target: Target) -> None:
     top = target.module.partition(".")[0]
-    if programs.spec_of(top) is None and importlib.util.find_spec(top) is None:
+    is_there = top in sys.modules or programs.spec_of(top) is not None
+    if not is_there and importlib.util.find_spec(top) is None:
         raise _no_module(top)
 
 
-def _may_bind(text: str, name: str) -> bool:
+def _may_bind(file: Path, data: bytes, name: str) -> bool:
     """Whether the text holds the first part of the name, or a word by which a module gets names
-    that do not stand in it."""
+    that do not stand in it. A package has its modules, too."""
+    if file.name == "__init__.py" or not name.isascii():
+        return True
+    text = importlib.util.decode_source(data)
     words = set(_WORDS.findall(text))
-    return name.partition(".")[0] in words or bool(words & _BINDS_UNSEEN) or "import *" in text
+    has_all = _ALL.search(text) is not None
+    return name.partition(".")[0] in words or bool(words & _BINDS_UNSEEN) or has_all
 
 
 def _lacks(target: Target, part: str, known: Iterable[str]) -> UsageError:

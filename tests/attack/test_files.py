@@ -1,6 +1,6 @@
 """What others hand over costs one error: the reproductions of past faults, and a sample of each
-family of damaged files. `python -m tests.attack.families FAMILY` runs one in full, as `make
-test-long` does."""
+family of damaged files. `python -m tests.attack.families FAMILY` runs one in full, `make
+test-long` the shares that stand here."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ AT_ONCE = 4
 
 
 def is_flat(rows: list[soak.Held]) -> None:
-    first, *others = rows[1:] or rows
+    first, *others = rows[1:] if len(rows) > 2 else rows  # the first one imports
+    assert others
     for one in others:
         assert one.descriptors == first.descriptors
         assert one.children == first.children

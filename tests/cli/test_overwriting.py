@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from kgprof import cli
+from kgprof.errors import OutputError
+from kgprof.reading import layout
 from kgprof.record.files import kept_traces
-from kgprof.record.ground import unfinished
+from kgprof.record.ground import store, unfinished
 from kgprof.record.processes import recorder
 from tests.record import handmade, scripted
 
@@ -290,3 +292,40 @@ def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_
         "report.html",
         "report.json",
     }
+
+
+@pytest.mark.parametrize("ends", ["well", "with nothing", "in the owner's"])
+def test_the_folder_of_all_reports_is_kept_out_of_git_by_whom_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reports = Path("reports")
+    if ends == "in the owner's":
+        reports.mkdir()
+
+    with unfinished.Unfinished(reports / "train") as work:
+        if ends != "with nothing":
+            (work.folder / "report.html").write_text("")
+            work.finish()
+
+    ignored = reports / ".gitignore"
+    assert ignored.exists() == (ends == "well")
+    assert reports.exists() == (ends != "with nothing")
+    assert ends != "well" or ignored.read_text().endswith("\n*\n")
+
+
+def test_links_in_a_strangers_folder_are_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "run" / layout.UNFINISHED
+    folder.mkdir(parents=True)
+    (folder / unfinished.LOCK).symlink_to(victim)
+    (tmp_path / f"{layout.PARTIAL}{os.getpid()}-page.html").symlink_to(victim)
+
+    with pytest.raises(OutputError), unfinished.Unfinished(tmp_path / "run"):
+        pass
+    with store.replacing(tmp_path / "page.html") as partial:
+        partial.write_text("a page")
+
+    assert victim.read_text() == "mine"
+    assert not (tmp_path / "page.html").is_symlink()

@@ -49,3 +49,12 @@ def test_a_slow_first_evaluation(folder: Path) -> None:
 
     assert isinstance(timing, TimingPass)
     assert (timing.slow_first, timing.notes) == (1.35, ("another",))
+
+
+def test_a_capture_of_another_kind_is_left_to_the_decoder() -> None:
+    data = b'{"a": {"capture_unavailable": 3}, "capture_unavailable": ["capture x incomplete: y"]}'
+
+    found = json.loads(recordings.with_captures_as_fields(data))
+
+    assert found["a"] == {"capture_unavailable": 3}
+    assert found["capture_unavailable"] == [{"capture": "x", "why": "y", "incomplete": True}]

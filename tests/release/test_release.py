@@ -40,14 +40,12 @@ def test_the_lock_has_the_pins_and_hashes_for_each() -> None:
     assert [name for name, block in blocks.items() if not lock.hashes(block)] == []
 
 
-@pytest.mark.parametrize("change", ["pin", "hash"])
-def test_pip_refuses_what_is_not_in_the_lock(change: str, tmp_path: Path) -> None:
+def test_pip_refuses_what_has_another_hash_than_the_lock(tmp_path: Path) -> None:
     # given: a wheel that pip finds under the name and version, with other bytes
-    block = lock.blocks()["iniconfig"]
     version = lock.pins()["iniconfig"]
     (tmp_path / f"iniconfig-{version}-py3-none-any.whl").write_bytes(b"PK\x05\x06" + bytes(18))
     wanted = tmp_path / "wanted.txt"
-    wanted.write_text(block.replace(version, "99.0") if change == "pin" else block, "utf-8")
+    wanted.write_text(lock.blocks()["iniconfig"], "utf-8")
 
     done = subprocess.run(
         [*DOWNLOAD, "--no-index", "--find-links", tmp_path, "-d", tmp_path / "out", "-r", wanted],
@@ -57,7 +55,7 @@ def test_pip_refuses_what_is_not_in_the_lock(change: str, tmp_path: Path) -> Non
     )
 
     assert done.returncode != 0
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
 def test_the_bill_of_materials_is_current() -> None:

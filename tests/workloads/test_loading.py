@@ -220,6 +220,17 @@ def test_a_file_that_python_cannot_read_is_told_in_pythons_own_words(tmp_path: P
         ]
 
 
+def test_a_package_has_its_modules_and_main_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owned").mkdir()
+    (tmp_path / "owned" / "__init__.py").write_text("from . import other\n")
+
+    refuse_from_its_text("owned:model.step")
+    refuse_from_its_text("__main__:step")
+
+
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
@@ -248,8 +259,9 @@ def test_what_its_text_tells_is_refused_before_anything_runs(
         "from os import *\n",
         "globals().update(made=1)\n",
         "def __getattr__(name): return len\n",
+        "import sys\nsys._getframe().f_globals['st' + 'ep'] = len\n",
     ],
-    ids=["a warning", "another encoding", "star import", "globals", "names made when asked"],
+    ids=["a warning", "another encoding", "star import", "globals", "when asked", "a frame's"],
 )
 def test_what_python_can_read_is_not_refused(tmp_path: Path, source: str) -> None:
     file = tmp_path / "fine.py"

@@ -116,7 +116,7 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
         own_causes = [
             record
             for record in records
-            if not _follows_from_another(record, known)
+            if not _follows_from_another(trace, record, known)
             and not _is_branch_that_raises(trace, record)
         ]
         if own_causes:
@@ -125,7 +125,9 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
     yield from _from_frames(trace, [row for row in trace.all.frames if id(row) not in rows])
 
 
-def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> bool:
+def _follows_from_another(
+    trace: RunTrace, record: BreakRecord, known: Sequence[BreakRecord]
+) -> bool:
     """Whether torch refused a function unseen that it had traced into from a caller, up to the line
     that broke there.
 
@@ -138,8 +140,14 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
         return False
     if record.cause.gb_id == _UNDER_A_TRANSFORM and record.compiled is not None:
         callers = {(place.file, place.function) for place in record.compiled.stack[:-1]}
-        fallen = {(at.file, at.function) for at in map(compiled_frame, known) if at is not None}
-        if callers & fallen:
+        if any(
+            (at.file, at.function) in callers
+            for other in known
+            if other is not record
+            and other.call == record.call
+            and (at := compiled_frame(other)) is not None
+            and fell_back(trace, other)
+        ):
             return True
     return any(
         (place.file, place.function) == (frame.file, frame.function)

@@ -30,6 +30,8 @@ PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are work
     ),
 )
 
+CALL_THE_STEP = (str(PACKAGE / "workloads" / "user.py"), str(PACKAGE / "record" / "passes"))
+
 # a file in Inductor's cache: every instruction set passed the probe there
 VECTOR_ISA_WORKS = "vector-isa-works"
 
@@ -157,10 +159,12 @@ def describe_failure(error: BaseException) -> Failed:
 
 
 def _is_of_kgprof(error: BaseException) -> bool:
-    """Whether no line of the workload's, nor of a library, is among its frames."""
+    """Whether no line of the workload's, nor of a library, is among its frames. A step that is
+    written in C has none."""
     files = [line.filename for line in traceback.extract_tb(error.__traceback__)]
-    own = [file for file in files if file.startswith(PLUMBING)]
-    return bool(files) and own == files and isinstance(error, Exception)
+    if not files or files[-1].startswith(CALL_THE_STEP):
+        return False
+    return all(file.startswith(PLUMBING) for file in files) and isinstance(error, Exception)
 
 
 def _of_the_workload(error: BaseException) -> BaseException:

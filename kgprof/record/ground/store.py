@@ -137,6 +137,8 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = path if stream else path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not stream:
+            partial.unlink(missing_ok=True)  # a link there would be followed
         yield partial
         if not stream:
             partial.replace(path)

@@ -21,6 +21,9 @@ from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, REPORTS, UNFINISHED
 
 LOCK = "lock"  # in the unfinished folder; names the process that holds it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+_OPENED = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+DEFAULT = Path("reports")  # where a report is put that has no -o
+NOT_IN_GIT = "# Recordings hold paths, output and source lines of the programs that were run.\n*\n"
 
 
 def refuse_overwriting(
@@ -118,7 +121,7 @@ class Unfinished:
         try:
             while not self._is_here():  # another run's end took the folder away
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+                self._lock = os.open(self.folder / LOCK, _OPENED, 0o644)
                 self._hold()
             os.ftruncate(self._lock, 0)
             os.write(self._lock, str(os.getpid()).encode())
@@ -209,8 +212,18 @@ class Unfinished:
         with contextlib.suppress(OSError):
             for folder in self._made:
                 folder.rmdir()
+        self._keep_out_of_git()
         if self._lock >= 0:
             os.close(self._lock)
+
+    def _keep_out_of_git(self) -> None:
+        """The folder of all reports, where this one was the first in it."""
+        if DEFAULT not in self._made or not DEFAULT.is_dir():
+            return
+        ignoring = DEFAULT / ".gitignore"
+        # another one may just have done it
+        with contextlib.suppress(OSError), ignoring.open("x", encoding="utf-8") as file:
+            file.write(NOT_IN_GIT)
 
 
 def _exchange(new: Path, old: Path) -> None:

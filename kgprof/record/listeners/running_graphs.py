@@ -250,14 +250,13 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
 
 
 def _fills(node: torch.fx.Node) -> bool:
-    """Whether one number is assigned through one mask: masked_fill, which reads the number, and on
-    a GPU nothing."""
+    """Whether a number of Python's is assigned through one mask: masked_fill, which needs to know
+    nothing of a mask on a GPU."""
     _, index, given = node.args
     parts: Any = index
     if not isinstance(index, list | tuple):
         parts = (index,)
-    is_number = all(value.numel() == 1 for value in _values((given,)))
-    return is_number and len(_values(parts)) == 1
+    return isinstance(given, int | float) and len(_values(parts)) == 1
 
 
 def _made_on_the_host(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> str:

@@ -58,7 +58,6 @@ AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
-NOT_IN_GIT = "# Recordings hold paths, output and source lines of the programs that were run.\n*\n"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
 EAGER_MOST = 2
 EAGER_AT_LEAST_S = 20.0
@@ -139,15 +138,10 @@ def refuse_other_platforms() -> None:
 
 
 def default_folder(workload: str) -> Path:
-    """``reports/<workload>-<utc time>``, with a number where two start within a second. Makes
-    ``reports`` where it is not there, and keeps it out of git."""
-    reports = Path("reports")
-    if not reports.exists():
-        reports.mkdir()
-        (reports / ".gitignore").write_text(NOT_IN_GIT, encoding="utf-8")
+    """``reports/<workload>-<utc time>``, with a number where two start within a second."""
     name = folder_name(workload)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = reports / f"{name}-{now}"
+    folder = Path("reports") / f"{name}-{now}"
     tried = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 100)))
     return next((each for each in tried if not each.exists()), folder)
 

@@ -101,7 +101,7 @@ _ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
     "counts": ("<i8", (4,)),
     "seconds": ("<f8", ()),
 }
-MOST = 2**50  # of a sum, so that those of a million chunks fit into 64 bits together
+MOST = 2**43  # of a sum, so that those of a million chunks fit into 64 bits together
 MOST_STEPS = 10**6  # of a proof, whose lengths are counted one by one
 # 5 of a candidate, and 128 where each is a query of its own
 _BYTES_OF_ONE, _BYTES_MORE = 160, 4096
@@ -299,7 +299,8 @@ class Checkpoint:
         partial = self.folder / f"{name}.{os.getpid()}.partial"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)  # a link there would be followed
+            with partial.open("xb") as file:
                 file.write(data)
                 if self.kept:
                     file.flush()

@@ -309,14 +309,22 @@ def test_a_function_that_torch_refused_unseen_belongs_to_the_break_that_left_it_
     ]
 
 
-@pytest.mark.parametrize(("above", "found"), [((CALLER, LOOP), 1), ((CALLER,), 2)])
+@pytest.mark.parametrize(
+    ("above", "fell", "found"),
+    [((CALLER, LOOP), True, 1), ((CALLER,), True, 2), ((CALLER, LOOP), False, 1)],
+    ids=["follows", "called elsewhere", "its caller goes on"],
+)
 def test_what_runs_under_a_transform_of_a_frame_that_fell_back_follows_from_that(
-    above: Any, found: int
+    above: Any, fell: bool, found: int
 ) -> None:
     under = "Unsupported functorch tracing attempt\n\n For more details: https://x/gb/gb0149.html"
-    lines = [
+    given_up = [
         *compiled("0/0", STEP, fail_type="Unsupported"),
         broken("0/0", CALLER, LOOP, prefix=written.GIVEN_UP),
+    ]
+    goes_on = [*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 17, "step"))]
+    lines = [
+        *(given_up if fell else goes_on),
         *compiled("1/0", REPORT, above=above, fail_type="Unsupported"),
         written.artifact("dynamo_graph_break_reason", "1/0", under),
     ]

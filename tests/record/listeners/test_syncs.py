@@ -471,6 +471,12 @@ def filled_and_assigned_inside(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def mean_assigned_inside(x: torch.Tensor) -> torch.Tensor:
+    y = x - 0.5
+    y[y > 0] = y.mean()  # a mean assigned
+    return y
+
+
 def branches_inside(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     return torch.cond(y.sum() > 0, lambda t: t * 2, lambda t: t * 3, (y,))  # cond inside
@@ -514,6 +520,7 @@ def test_a_check_that_runs_on_the_gpu_and_a_change_of_type_read_nothing() -> Non
         (copied_inside, False, "cpu inside", "cpu", "cpu"),
         (masked_inside, True, "mask inside", "getitem", "mask-index"),
         (filled_and_assigned_inside, False, "mask assigned", "setitem", "mask-index"),
+        (mean_assigned_inside, False, "a mean assigned", "setitem", "mask-index"),
         (branches_inside, False, "cond inside", "cond", "cond-predicate"),
     ],
     ids=lambda given: given.__name__ if callable(given) else "",

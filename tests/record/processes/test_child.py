@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 
 import pytest
@@ -58,6 +60,15 @@ def test_an_exception_of_kgprofs_own_lines_is_not_the_workloads() -> None:
 
     assert through_here.message.startswith("AttributeError")
     assert alone.message.startswith("in kgprof's own code, not in the workload's: AttributeError")
+
+
+def test_what_a_step_in_c_raises_is_the_workloads() -> None:
+    error = raised_by(functools.partial(operator.truediv, 1, 0))
+    assert error.__traceback__ is not None
+
+    failed = describe_failure(error.with_traceback(error.__traceback__.tb_next))
+
+    assert failed.message == "ZeroDivisionError: division by zero"
 
 
 def test_a_workload_error_shows_its_causes_traceback() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -181,30 +180,3 @@ def test_a_program_that_raised_is_not_said_to_have_finished_where_kgprof_failed_
         recorder.record(Options(workload="train.py"), tmp_path / "out", progress.Progress())
 
     assert error.value.hint.startswith(said)
-
-
-def test_the_reports_of_a_folder_are_kept_out_of_git(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    subprocess.run(["git", "init", "--quiet"], check=True)
-
-    made = recorder.default_folder("train.py")
-    made.mkdir()
-    (made / "report.html").write_text("", encoding="utf-8")
-
-    seen = subprocess.run(
-        ["git", "status", "--porcelain", "-uall"], check=True, capture_output=True, text=True
-    )
-    assert (seen.stdout, made.parent.name) == ("", "reports")
-
-
-def test_a_reports_folder_of_the_owners_is_left_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "reports").mkdir()
-
-    recorder.default_folder("train.py")
-
-    assert list((tmp_path / "reports").iterdir()) == []
