@@ -6,10 +6,12 @@ bytes.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +22,14 @@ FILE_MODE = 0o644  # a wheel stores it, and a checkout has it from the umask
 
 
 def committed(target: Path) -> Path:
-    """A copy of what git would give, so that build/ and *.egg-info do not land in the checkout."""
-    asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(asked, cwd=lock.ROOT, check=True, capture_output=True, text=True)
-    for name in listed.stdout.splitlines():
-        if (lock.ROOT / name).is_file():
-            path = target / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes((lock.ROOT / name).read_bytes())
+    """What the last commit has, and nothing else of the checkout."""
+    archive = subprocess.run(
+        ["git", "archive", "HEAD"], cwd=lock.ROOT, check=True, capture_output=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(target, filter="data")
+    for path in target.rglob("*"):
+        if path.is_file():
             path.chmod(FILE_MODE)
     return target
 

@@ -29,7 +29,8 @@ license = "Apache-2.0"
 
 
 def installed() -> list[str]:
-    """The names of what kgprof needs to run, and of what that needs, as installed here."""
+    """The names of what kgprof needs to run, and of what that needs, as installed here, as far as
+    the lock has them: another build of torch brings more."""
     waiting = [("kgprof", frozenset[str]())]
     seen = set(waiting)
     while waiting:
@@ -38,7 +39,7 @@ def installed() -> list[str]:
             if needed not in seen:
                 seen.add(needed)
                 waiting.append(needed)
-    return sorted({name for name, _ in seen} - {"kgprof"})
+    return sorted({name for name, _ in seen} & lock.blocks().keys())
 
 
 def _needed(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
