@@ -357,7 +357,7 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
 def test_nothing_is_left_of_a_kgprof_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "w.py").write_text(
-        "import time; open('here', 'w').close(); time.sleep(3600)", encoding="utf-8"
+        "import time; open('here', 'w').close(); time.sleep(3600)\nstep = len", encoding="utf-8"
     )
     running = subprocess.Popen(
         [sys.executable, "-m", "kgprof", "profile", "w.py:step", "-o", "out"],
