@@ -32,7 +32,7 @@ from kgprof.model.passes import (
     TimingPass,
     TracePass,
 )
-from kgprof.model.structs import Location, Model, Skipped, Tagged
+from kgprof.model.structs import Duration, Location, Model, Skipped, Tagged
 from kgprof.wording import plural
 
 
@@ -254,6 +254,8 @@ class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit
+    # from the start of its first compilation to its end, without the seconds of compiling
+    compiled_s: Duration = 0.0
     graphs: int = 0  # as torch counts them
     frames: int = 0
     frames_ok: int = 0
@@ -288,7 +290,7 @@ class RunRecord(Model):
     kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
-    # the control with each setting that torch named in the run
+    # the control with each setting that torch named in the run, and then once without
     setting_trials: tuple[Control, ...] | Skipped = ()
     script: ScriptRun | None = None  # None: a workload with steps of its own
     # of a launched rank that did not end well; None: nothing was written

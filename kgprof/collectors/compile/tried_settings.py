@@ -17,6 +17,9 @@ from kgprof.wording import clause, plural
 
 NOT_TRIED = "not tried"
 COMMENT = "  # "  # between the code of a fix and what it changes
+# a run without a setting and one with it differ by so much by chance
+SLOWER = 1.25
+SLOWER_S = 0.05
 LIMIT = 8  # torch._dynamo.config.recompile_limit, if the program does not set it
 _Line = tuple[str, int]
 _Failure = tuple[m.SourceLine, str]
@@ -80,13 +83,23 @@ class TriedSettings:
         return f"tried: compiled {plural(after, 'time')} instead of {before:,}"
 
     def _ends_as_well(self, control: m.Control) -> bool:
-        """Tell whether nothing fails that did not fail before, which a program may catch, and
-        nothing else is compiled up to torch's limit, as a function that a mended break is now part
-        of."""
+        """Tell whether nothing fails that did not fail before, which a program may catch, nothing
+        else is compiled up to torch's limit, as a function that a mended break is now part of, and
+        what is compiled runs no longer than without the setting."""
         is_whole = control.exit.outcome is m.Outcome.OK
         is_bounded = _at_the_limit(control.counts) <= _at_the_limit(self._counts)
         fails_as_before = _failures(control.counts) <= _failures(self._counts)
-        return is_whole and is_bounded and fails_as_before
+        return is_whole and is_bounded and fails_as_before and not self._is_slower(control)
+
+    def _is_slower(self, control: m.Control) -> bool:
+        """Tell whether the run took longer than the one without a setting, or whether that is not
+        known, because the latter did not end well. Old Recordings have none."""
+        without = [each for each in self._trace.setting_trials if each.setting is None]
+        return any(
+            each.exit.outcome is not m.Outcome.OK
+            or control.compiled_s > each.compiled_s * SLOWER + SLOWER_S
+            for each in without
+        )
 
     @property
     def _by_name(self) -> Iterator[tuple[str, m.Control]]:

@@ -7,6 +7,7 @@ A trial is a control with one setting of torch, made before the program is loade
 setting changes. It leaves no answer if the program itself changes the setting.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def counted() -> m.Control:
     worked = (each.code for each in counts if not each.failures)
     return m.Control(
         m.Exit(m.Outcome.OK),  # how it ended is the parent's to say
+        compiled_s=_compiled_s(metrics),
         graphs=graph_count(forward),
         frames=dynamo.counters["frames"]["total"],
         frames_ok=dynamo.counters["frames"]["ok"],
@@ -89,6 +91,16 @@ def counted() -> m.Control:
         breaks=tuple(dict.fromkeys((*_broken(), *_given_up(forward)))),
         counts=counts,
     )
+
+
+def _compiled_s(compilations: list[dict[str, Any]]) -> float:
+    """Return the seconds since the first compilation began, without those of compiling."""
+    starts = [began for each in compilations if (began := each.get("start_time_us"))]
+    if not starts:
+        return 0.0
+    compiling_us: int = sum(each.get("duration_us") or 0 for each in compilations)
+    began_us: int = min(starts)
+    return max(time.time() - (began_us + compiling_us) / 1e6, 0.0)
 
 
 def _broken() -> Iterator[m.SourceLine]:

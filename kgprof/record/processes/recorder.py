@@ -436,8 +436,11 @@ class Recorder:
             store.write_json(file, m.Skipped(why))
             return
         limit_s = max(TRIAL_AT_LEAST_S, TRIAL_MOST * took_s)
-        trials = (self._trial(task, key, setting, limit_s) for setting in settings)
-        store.write_json(file, tuple(trial for trial in trials if trial is not None))
+        trials = [self._trial(task, key, setting, limit_s) for setting in settings]
+        made = [trial for trial in trials if trial is not None]
+        if any(trial.exit.outcome is m.Outcome.OK for trial in made):
+            made.append(self._control(task, key))
+        store.write_json(file, tuple(made))
 
     def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
         if self._side:

@@ -74,6 +74,10 @@ def trial(outcome: Outcome = Outcome.OK, *, name: str = SCALARS, **counted: Any)
     return Control(Exit(outcome), setting=Setting(name=name, value=True), **fields)
 
 
+# the run to hold the trials against
+WITHOUT = Control(Exit(Outcome.OK), compiled_s=1.0, graphs=3, breaks=(at(READ), at(PRINT)))
+
+
 def tried(
     *lines: TraceRecord, trials: tuple[Control, ...] | Skipped, line: int = READ[1]
 ) -> Finding:
@@ -85,11 +89,18 @@ def tried(
     return next(one for one in every if one.location is not None and one.location.line == line)
 
 
-def test_graphs_that_become_fewer_are_the_fixs_comment() -> None:
-    found = tried(*TWO_BREAKS, trials=(trial(),))
+@pytest.mark.parametrize("without", [(), (WITHOUT,)])  # none: a Recording of before
+def test_graphs_that_become_fewer_are_the_fixs_comment(without: tuple[Control, ...]) -> None:
+    found = tried(*TWO_BREAKS, trials=(trial(compiled_s=1.2), *without))
 
     assert (found.fix, found.tried) == (f"{CODE}  # tried: 2 graphs instead of 3", True)
     assert advice(found) == (f"fix: {found.fix}",)
+
+
+def test_a_setting_is_no_fix_where_the_run_without_it_did_not_end_well() -> None:
+    cut_off = replace(WITHOUT, exit=Exit(Outcome.TIMED_OUT), compiled_s=0.0)
+
+    assert tried(*TWO_BREAKS, trials=(trial(), cut_off)).fix == ""
 
 
 def test_a_line_that_breaks_no_more_is_the_comment_where_the_graphs_are_as_many() -> None:
@@ -110,12 +121,13 @@ def test_a_line_that_breaks_no_more_is_the_comment_where_the_graphs_are_as_many(
         # a program that catches what torch raises
         trial(graphs=0, counts=(CodeCount(code=code(STEP), failures=("BackendCompilerFailed",)),)),
         trial(counts=(CodeCount(code=SourceLine(file="", line=0), failures=("Unsupported",)),)),
+        trial(compiled_s=1.4),
         # without the break its caller is compiled for each new value, up to the limit
         trial(counts=(CodeCount(code=code(STEP), times=8),)),
     ],
 )
 def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) -> None:
-    found = tried(*TWO_BREAKS, trials=(against,))
+    found = tried(*TWO_BREAKS, trials=(against, WITHOUT))
 
     assert found.fix == ""
     assert found.message.endswith(f"; tried, and no help was seen: {SCALARS}")
