@@ -161,7 +161,7 @@ def test_where_no_workload_is_named_the_example_is(
     args: list[str], is_said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with verbs.profile.make_context("profile", args) as ctx:
-        options.tell_of_the_example(ctx.params["workload"])
+        options.tell_of_the_default(ctx.params["workload"])
 
     assert ("this is kgprof's own example, linkpred" in capsys.readouterr().err) == is_said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +37,8 @@ UNNAMED = (
     f"no workload is named: this is kgprof's own example, {DEFAULTS.workload} "
     "(yours: kgprof {verb} FILE.py:FUNCTION or SCRIPT.py)"
 )
+CONFIGURED = "the workload is {workload}, as the project's configuration says"
+_IN_A_FILE = re.compile(r"(.+\.py)(:.*)?")
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
@@ -362,10 +365,44 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
     module = ctx.ensure_object(Context).module
     if module is None:
-        return value
+        is_named = ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT
+        return value if is_named else (_configured() or value)
     if value != param.get_default(ctx):
         raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", "name one of them")
     return f"{MODULE_OPTION}{module}"
+
+
+def _configured() -> str:
+    """The workload that the project's configuration names, from the working directory; empty where
+    it names none. Faults of the file are told by who reads the rest of it."""
+    from kgprof.cli.reading import gate_configuration
+
+    file = gate_configuration([])
+    workload = file.workload or ""
+    in_a_file = _IN_A_FILE.fullmatch(workload)
+    if in_a_file is None:
+        return workload
+    return os.path.relpath(Path(file.folder, in_a_file[1])) + (in_a_file[2] or "")
+
+
+def compared_workload(named: Sequence[str], verb: str) -> str:
+    """What two versions of a project are to be compared by: what is named, else what its
+    configuration names, and kgprof's own example in kgprof's own checkout only.
+
+    Raises UsageError, which says what might be meant.
+    """
+    from kgprof.cli.reading import gate_configuration, repository
+    from kgprof.workloads.offered import has_the_example, workloads_in
+
+    workload = next(iter(named), None) or gate_configuration([]).workload
+    folder = repository(Path.cwd()) or Path.cwd()
+    if workload:
+        return workload
+    if has_the_example(folder):
+        return DEFAULTS.workload
+    found = ", ".join(workloads_in(folder))
+    hint = f"name it: {verb} FILE.py:FUNCTION or SCRIPT.py, or once as workload under [tool.kgprof]"
+    raise UsageError("no workload is named", hint + clause("; here may be meant: ", found))
 
 
 def parsed_passes(
@@ -577,12 +614,15 @@ def refuse_unwritable(path: Path) -> None:
         raise UsageError(f"cannot write to {path}", hint)
 
 
-def tell_of_the_example(workload: str) -> None:
+def tell_of_the_default(workload: str) -> None:
     """What runs where no workload is named."""
     ctx = click.get_current_context()
-    is_unnamed = ctx.get_parameter_source("workload") is ParameterSource.DEFAULT
-    if is_unnamed and workload == DEFAULTS.workload:
-        ctx.ensure_object(Context).inform(UNNAMED.format(verb=ctx.info_name))
+    if ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT:
+        return
+    words = CONFIGURED.format(workload=workload)
+    if workload == DEFAULTS.workload:
+        words = UNNAMED.format(verb=ctx.info_name)
+    ctx.ensure_object(Context).inform(words)
 
 
 def asked_for(

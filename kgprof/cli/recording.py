@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kgprof import model as m
 from kgprof.analysis.redaction import Redactor
-from kgprof.cli.options import Context, tell_of_the_example
+from kgprof.cli.options import Context, tell_of_the_default
 from kgprof.cli.reading import read
 from kgprof.cli.saying import fenced
 from kgprof.cli.writing import complain_of_runs
@@ -119,7 +119,7 @@ def run_here(
     # A live line and what a script prints would write over each other.
     shown = context.progress(live=not is_program)
     with making(own, inputs, context) as work:
-        tell_of_the_example(options.workload)
+        tell_of_the_default(options.workload)
         load = load_before(options, context) if launched is None else None
         if launched is not None:
             ranks.begin(output, launched)

@@ -306,6 +306,8 @@ def advised(path: Path, executions: int, memory_bytes: int | None, context: Cont
     if memory_bytes is not None:
         memory = plural(memory_bytes, "byte")
     steps = plural(executions, "execution")
-    inform(f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}")
+    context.inform(
+        f"inputs: {found.question.workload}, {steps}, {memory}, measured {found.created_utc}"
+    )
     emit_sheet(page, found, context, otherwise=terminal.sheet(page, sys.stdout))
     return EXIT_OK

@@ -11,6 +11,7 @@ import click
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.cli import options
+from kgprof.cli.helping import Verb, Verbs
 from kgprof.cli.options import DEFAULTS, PLACE, Context, Spelt, with_context
 from kgprof.cli.saying import inert, inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
@@ -34,7 +35,7 @@ form_option = click.option(
 )
 
 
-class Verbs(click.Group):
+class OrWorkload(Verbs):
     """Takes a workload in place of a verb for one to profile, and suggests the nearest verb,
     whichever click is installed."""
 
@@ -49,7 +50,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class WorkloadCommand(click.Command):
+class WorkloadCommand(Verb):
     """Keeps what stands after ``--`` for the workload; click would take its first word for an
     argument of ours. With ``-- --help`` nothing runs but that."""
 
@@ -95,7 +96,7 @@ def installed(package: str) -> str:
 
 
 @click.group(
-    cls=Verbs,
+    cls=OrWorkload,
     invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
@@ -290,6 +291,7 @@ def check_graphs(
 @options.torch_trace_option
 @options.hta_option
 @options.format_option
+@options.quiet_option
 @options.secret_option
 @options.report_options
 @with_context
@@ -331,7 +333,7 @@ def report(
         if where is not None:
             written = [where / name for name in layout.REPORTS]
         refuse_overwriting([], [*written, *context.files], folder)
-        found = read(folder, hta=hta, sharing=context.sharing)
+        found = read(folder, hta=hta, quiet=context.quiet, sharing=context.sharing)
         context.folder = where
         if where is not None:
             page = writing.write_report(where, found, folder, context.job)
@@ -656,6 +658,7 @@ def sweep(
     help="Recommend only cells that fit into BYTES, with a margin of 25 %.  [default: any amount]",
 )
 @options.sheet_format_option
+@options.quiet_option
 @options.redact_option
 @options.verbose_option
 @with_context
@@ -771,7 +774,8 @@ def compare(
         return comparing.recordings(*sides)
     if not record:
         return comparing.history(sides)
-    base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
+    base, head, *named = map(str, sides)
+    workload = options.compared_workload(named, f"kgprof compare --record {base} {head}")
     ask = partial(options.asked_for, workload, context.workload_args, **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds)
 
@@ -1008,7 +1012,11 @@ def evaluate(args: tuple[str, ...]) -> int:
 @form_option
 def datasets(form: str) -> int:
     """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and
-    source."""
+    source.
+
+    \b
+    For example:  kgprof datasets --format json
+    """
     from kgprof.workloads import loading
 
     to_stdout(inert(loading.datasets(form)))
@@ -1019,9 +1027,7 @@ def datasets(form: str) -> int:
 @click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
 @click.option(
     "--workload",
-    default=DEFAULTS.workload,
-    show_default=True,
-    help="Workload that the workflow profiles.",
+    help="Workload that the workflow profiles.  [default: what [tool.kgprof] names]",
 )
 @click.option(
     "-o",
@@ -1041,7 +1047,7 @@ def datasets(form: str) -> int:
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
 def write_ci(
-    place: str, workload: str, output: Path | None, source: str | None, force: bool
+    place: str, workload: str | None, output: Path | None, source: str | None, force: bool
 ) -> int:
     """Write a workflow that records a pull request's base and head in turn on one runner and
     compares them.
@@ -1063,6 +1069,8 @@ def write_ci(
     )
     from kgprof.record.ground import store
 
+    if workload is None:
+        workload = options.compared_workload([], f"kgprof ci-init {place} --workload")
     path = output or PATHS[place]
     options.refuse_unwritable(path)
     refuse_what_is_no_file(path)

@@ -18,7 +18,7 @@ from kgprof.wording import nearest
 PYPROJECT = "pyproject.toml"
 KINDS = "kernel-kinds"
 MOST_FAULTS = 20  # that are listed
-KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
+KEYS = ("max", "fail-on", "backend", "accepted", "workload", KINDS, REGRESSIONS)
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -35,6 +35,7 @@ class Configuration(m.Model, kw_only=False):
     # not the gate's: for the breakdown of kernels in every report
     kernel_kinds: tuple[m.KindOverride, ...] = ()
     folder: str = "."  # which the file is in; where there is none, the working directory
+    workload: str | None = None  # where the command line names none; a file is in that folder
 
 
 def parse_options(
@@ -78,6 +79,7 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
         table.get(REGRESSIONS, {}),
         _kernel_kinds(table.get(KINDS, {}), path, faults),
         str(Path(path).parent),
+        _text(table, "workload", path, faults),
     )
 
 

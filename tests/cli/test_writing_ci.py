@@ -20,6 +20,7 @@ import yaml
 from kgprof import cli
 from kgprof.cli.writing import PATHS, workflow
 
+W = ("--workload", "model.py:step")
 HOSTILE = 'my model.py:step" # ${X} --> $(touch pwned)'
 
 
@@ -178,11 +179,59 @@ def test_it_writes_where_the_place_looks_and_replaces_what_it_wrote(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert cli.run(["ci-init", place]) == 0
+    assert cli.run(["ci-init", place, "--workload", "a.py:step"]) == 0
     assert cli.run(["ci-init", place, "--workload", "b.py:step"]) == 0
 
     assert capsys.readouterr().out == f"{PATHS[place]}\n" * 2
     assert '"b.py:step"' in (tmp_path / PATHS[place]).read_text(encoding="utf-8")
+
+
+def test_without_a_workload_it_is_that_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.kgprof]\nworkload = "c.py:step"\n')
+
+    assert cli.run(["ci-init", "github"]) == 0
+    assert '"c.py:step"' in (tmp_path / PATHS["github"]).read_text(encoding="utf-8")
+
+
+def test_a_repository_of_somebodys_does_not_benchmark_kgprofs_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text("import torch\ntorch.compile(print)()\n")
+
+    assert cli.run(["ci-init", "github"]) == 2
+    assert capsys.readouterr().err == (
+        "kgprof: error: no workload is named\n"
+        "  hint: name it: kgprof ci-init github --workload FILE.py:FUNCTION or SCRIPT.py, or once "
+        "as workload under [tool.kgprof]; here may be meant: train.py\n"
+    )
+    assert not (tmp_path / ".github").exists()
+
+
+@pytest.mark.parametrize("here", ["", "bench"])
+def test_verbs_that_run_take_the_workload_of_the_configuration(
+    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "kgprof.toml").write_text('workload = "bench/model.py:step"\n')
+    monkeypatch.chdir(tmp_path / here)
+
+    assert cli.run(["check-graphs"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"kgprof: error: {Path('bench', 'model.py').relative_to(here or '.')}")
+
+
+def test_compare_records_nothing_without_a_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.run(["compare", "--record", "HEAD^", "."]) == 2
+    assert "name it: kgprof compare --record HEAD^ . FILE.py:FUNCTION" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -199,9 +248,9 @@ def test_a_fifo_or_a_link_is_refused_and_nothing_is_written(
     (tmp_path / "link.yml").symlink_to("ours.yml")
     os.mkfifo(tmp_path / "fifo.yml")
 
-    assert cli.run(["ci-init", "github", *force]) == 2
-    assert cli.run(["ci-init", "github", "-o", "link.yml", *force]) == 2
-    assert cli.run(["ci-init", "github", "-o", "fifo.yml", *force]) == 2
+    assert cli.run(["ci-init", "github", *W, *force]) == 2
+    assert cli.run(["ci-init", "github", *W, "-o", "link.yml", *force]) == 2
+    assert cli.run(["ci-init", "github", *W, "-o", "fifo.yml", *force]) == 2
 
     errors = capsys.readouterr().err
     assert [line for line in errors.splitlines() if line.startswith("kgprof: error: ")] == [
@@ -228,7 +277,7 @@ def test_kgprof_comes_from_a_commit_or_from_the_repository_itself(
 ) -> None:
     path = tmp_path / "ci.yml"
 
-    assert cli.run(["ci-init", "github", "--from", source, "-o", str(path)]) == code
+    assert cli.run(["ci-init", "github", *W, "--from", source, "-o", str(path)]) == code
     assert path.exists() == (code == 0)
 
 
@@ -238,14 +287,14 @@ def test_another_hands_file_is_replaced_by_force_only(
     path = tmp_path / "ci.yml"
     path.write_text("on: push\n", encoding="utf-8")
 
-    assert cli.run(["ci-init", "github", "-o", str(path)]) == 2
+    assert cli.run(["ci-init", "github", *W, "-o", str(path)]) == 2
     assert capsys.readouterr().err == (
         f"kgprof: error: {path} was not written by `kgprof ci-init`\n"
         "  hint: name another file with -o, or replace it with --force\n"
     )
     assert path.read_text(encoding="utf-8") == "on: push\n"
 
-    assert cli.run(["ci-init", "github", "-o", str(path), "--force"]) == 0
+    assert cli.run(["ci-init", "github", *W, "-o", str(path), "--force"]) == 0
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["name"] == "kgprof"
 
 
