@@ -14,9 +14,9 @@ from typing import NoReturn
 
 import click
 
-from kgprof.cli.options import Context
+from kgprof.cli.options import NEAR, Context, unknown
 from kgprof.cli.saying import say
-from kgprof.cli.verbs import cli
+from kgprof.cli.verbs import WorkloadCommand, cli
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INTERNAL,
@@ -79,12 +79,12 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         # click begins with a capital and ends with a full stop
-        text = " ".join(error.format_message().split())
+        text = " ".join(_message(error).split())
         hint = "see kgprof --help"
         if isinstance(error, click.UsageError) and error.ctx:
             hint = f"see {error.ctx.command_path} --help"
-            if error.ctx.info_name == "profile" and isinstance(error, click.NoSuchOption):
-                hint += "; the workload's own options go after --"
+            if isinstance(error.ctx.command, WorkloadCommand):
+                hint += _of_an_option(error)
         say(text[:1].lower() + text[1:].removesuffix("."), hint)
         return EXIT_USAGE
     except SystemExit:  # click's way out where whoever read --help has gone away
@@ -105,6 +105,29 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
     # the last resort: the traceback goes to a file that is named
     except Exception as error:  # noqa: BLE001
         return internal_error(error, context)
+
+
+def _of_an_option(error: click.UsageError) -> str:
+    """What else may be meant by an option that the verb has not, or by a word too many."""
+    ctx = error.ctx
+    assert ctx is not None
+    if not isinstance(error, click.NoSuchOption):
+        return ""
+    others = [name for name, verb in cli.commands.items() if _has(verb, error.option_name)]
+    where = clause("; it is an option of kgprof ", ", ".join(others))
+    return where or "; the workload's own options go after --"
+
+
+def _message(error: click.ClickException) -> str:
+    """In click's words, but with an option that is near, if there is one."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    known = [name for param in error.ctx.command.params for name in param.opts]
+    return unknown("option", error.option_name, known, cutoff=NEAR)
+
+
+def _has(verb: click.Command, option: str) -> bool:
+    return any(option in param.opts for param in verb.params)
 
 
 def with_unfinished(hint: str, context: Context) -> str:

@@ -35,6 +35,20 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "datasets": "List the graphs of linkpred.",
     },
 }
+# what other tools call them
+MEANT = {
+    "analyze": "profile",
+    "baseline": "check-graphs --update-baseline",
+    "bench": "compare --record",
+    "check": "check-graphs",
+    "diff": "compare",
+    "gate": "check-graphs",
+    "init": "ci-init",
+    "run": "profile",
+    "show": "report",
+    "test": "check-graphs",
+    "tune": "sweep",
+}
 _OTHER = "Output and CI"
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "The run": (

@@ -39,6 +39,7 @@ UNNAMED = (
 )
 CONFIGURED = "the workload is {workload}, as the project's configuration says"
 _IN_A_FILE = re.compile(r"(.+\.py)(:.*)?")
+NEAR = 0.75  # from here on one name may be a slip for another, by difflib
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
@@ -146,6 +147,9 @@ def checked_modes(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     for value in values:
+        if "," in value and {*value.split(",")} <= {*MODES}:
+            each = " ".join(f"--mode {mode}" for mode in value.split(","))
+            raise UsageError(f"no mode {value!r}", f"name each by itself: {each}")
         if value not in MODES:
             raise UsageError(unknown("mode", value, MODES), f"the modes are {', '.join(MODES)}")
     return values
@@ -456,9 +460,26 @@ torch_trace_option = click.option(
     metavar="DIR",
     help="Run nothing: read what torch wrote to DIR under TORCH_TRACE=DIR, one run per process.",
 )
+
+
+class Device(click.Choice[str]):
+    """Says which word other names of a GPU stand for."""
+
+    def __init__(self) -> None:
+        super().__init__(["auto", "cpu", "cuda"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "gpu":
+            self.fail("'gpu' is --device cuda here", param, ctx)
+        if str(value).startswith("cuda:"):
+            number = str(value).removeprefix("cuda:")
+            self.fail(f"{value!r} is CUDA_VISIBLE_DEVICES={number} and --device cuda", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 device_option = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
+    type=Device(),
     default=DEFAULTS.device,
     show_default=True,
     help="auto means cuda if torch sees a GPU.",
@@ -638,6 +659,7 @@ def asked_for(
     loading.find(workload)
     loading.refuse_from_its_text(workload)
     loading.check_arguments(workload, workload_args)
+    _refuse_without_cuda(given["device"])
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, "use more --steps")
@@ -658,6 +680,24 @@ def asked_for(
             "add timing to --passes",
         )
     return m.Options(workload, workload_args=workload_args, timeout_s=timeout, **given)
+
+
+def _refuse_without_cuda(device: str) -> None:
+    """Raises UsageError where the version of torch shows that it can use no GPU."""
+    version = installed("torch")
+    if device == "cuda" and version.endswith("+cpu"):
+        hint = "install a CUDA build of torch, or use --device cpu"
+        raise UsageError(f"--device cuda: torch {version} is a build for CPUs", hint)
+
+
+def installed(package: str) -> str:
+    """A version without importing the package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def refuse_for_a_script(
@@ -704,7 +744,9 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
     return m.Options(f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
 
-def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:
-    for nearest in difflib.get_close_matches(near or name, known, n=1, cutoff=0.5):
+def unknown(
+    kind: str, name: str, known: Sequence[str], *, near: str = "", cutoff: float = 0.5
+) -> str:
+    for nearest in difflib.get_close_matches(near or name, known, n=1, cutoff=cutoff):
         return f"no {kind} {name!r}; did you mean {nearest!r}?"
     return f"no {kind} {name!r}"

@@ -10,7 +10,7 @@ import click
 
 from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.cli import options
+from kgprof.cli import helping, options
 from kgprof.cli.helping import Verb, Verbs
 from kgprof.cli.options import DEFAULTS, PLACE, Context, Spelt, with_context
 from kgprof.cli.saying import inert, inform, to_stdout
@@ -35,6 +35,17 @@ form_option = click.option(
 )
 
 
+def _hint_of(name: str) -> str:
+    from kgprof.workloads.catalog import BUILT_IN
+
+    file = f"{name.replace('.', '/')}.py"
+    if name in BUILT_IN:
+        return f"it is kgprof profile {name}"
+    if Path(file).is_file():
+        return f"it is kgprof profile {file}"
+    return "see kgprof --help"
+
+
 class OrWorkload(Verbs):
     """Takes a workload in place of a verb for one to profile, and suggests the nearest verb,
     whichever click is installed."""
@@ -43,10 +54,11 @@ class OrWorkload(Verbs):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             if ":" in args[0] or args[0].endswith(".py"):
                 return super().resolve_command(ctx, ["profile", *args])
-            raise UsageError(
-                options.unknown("command", args[0], self.list_commands(ctx)),
-                "see kgprof --help",
-            )
+            if args[0] in helping.MEANT:
+                verb = helping.MEANT[args[0]]
+                raise UsageError(f"no command {args[0]!r}", f"it is kgprof {verb}")
+            known = self.list_commands(ctx)
+            raise UsageError(options.unknown("command", args[0], known), _hint_of(args[0]))
         return super().resolve_command(ctx, args)
 
 
@@ -80,19 +92,11 @@ def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         return
     import platform
 
-    packages = ", ".join(f"{package} {installed(package)}" for package in ("torch", "triton"))
+    packages = ", ".join(
+        f"{package} {options.installed(package)}" for package in ("torch", "triton")
+    )
     to_stdout(f"kgprof {__version__} ({packages}, Python {platform.python_version()})")
     ctx.exit()
-
-
-def installed(package: str) -> str:
-    """A version without importing the package."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @click.group(
@@ -631,6 +635,8 @@ def sweep(
     if given["resume"] and context.output is None:
         raise UsageError("--resume needs the folder of the earlier sweep", "name it with -o")
     loading.find(workload)
+    loading.refuse_from_its_text(workload)
+    options.tell_of_the_default(workload)
     for each in grid.sizes or ((),):
         loading.check_arguments(workload, (*context.workload_args, *each))
     measured = ("strategies", "device", "steps", "warmup", "seed")
@@ -838,6 +844,8 @@ def capture(
         raise UsageError(
             "kgprof capture needs a WORKLOAD", "for example: kgprof capture my_model.py:step"
         )
+    loading.find(workload)
+    loading.refuse_from_its_text(workload)
     loading.check_arguments(workload, context.workload_args)
     asked = m.Options(workload, workload_args=context.workload_args, timeout_s=timeout, **given)
     return capturing.captured(asked, chosen, context)
@@ -948,11 +956,13 @@ def explain(rule: str | None, form: str) -> int:
         return EXIT_OK
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.lower()
+    if name.isdecimal():
+        name = f"kgp{name}"
     if name.startswith("kgp"):
         name = name.upper()
     if name not in named:
         raise UsageError(
-            options.unknown("rule", rule, tuple(named), near=name),
+            options.unknown("rule", rule, tuple(named), near=name, cutoff=options.NEAR),
             "`kgprof explain` lists them all",
         )
     shown = named[name]
@@ -1077,7 +1087,7 @@ def write_ci(
     if not force:
         refuse_to_replace(path)
     address = kgprof_source(source)
-    torch = installed("torch").partition("+")[0]
+    torch = options.installed("torch").partition("+")[0]
     if not torch[:1].isdecimal():
         torch = ""
     text = workflow(place, workload=workload, torch=torch, path=path, source=address)

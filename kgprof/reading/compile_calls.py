@@ -152,14 +152,48 @@ def uncalled(text: str) -> tuple[str, ...]:
     left = [function for name, function in functions.items() if name not in reached]
     called = {name for function in left for name in _names(function) if name != function.name}
     roots = (
-        function
-        for function in left
-        if function.name not in called and _needs_nothing(function.args)
+        function for function in left if function.name not in called and not _needed(function.args)
     )
     # Any other decorator may hand the function to somebody who calls it, as @app.command() does.
     return tuple(
         root.name for root in roots if set(map(_owner, root.decorator_list)) <= {"torch", "compile"}
     )
+
+
+def no_step(text: str, name: str) -> str:
+    """Return why what a file binds to a name cannot be one step, where the text alone shows it: a
+    class, or a function that needs arguments; else nothing."""
+    tree = _parsed(text)
+    if tree is None:
+        return ""
+    bound = [node for node in ast.walk(tree) if name in _bound_by(node)]
+    if len(bound) != 1 or bound[0] not in tree.body:
+        return ""
+    (node,) = bound
+    if isinstance(node, ast.ClassDef) and not node.decorator_list:
+        return "is a class"
+    if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+        needed = _needed(node.args)
+        return f"needs {', '.join(needed)}" if needed else ""
+    return ""
+
+
+def _bound_by(node: ast.AST) -> set[str]:
+    if isinstance(node, _Function | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return {node.id}
+    if isinstance(node, ast.alias):
+        return {node.asname or node.name.partition(".")[0]}
+    return set()
+
+
+def _needed(arguments: ast.arguments) -> list[str]:
+    """The names of the arguments that have no default."""
+    positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    without = [each.arg for each, default in keywords if default is None]
+    return positional[: len(positional) - len(arguments.defaults)] + without
 
 
 def _owner(decorator: ast.expr) -> str:
@@ -218,9 +252,3 @@ def _said_in(part: ast.AST) -> Sequence[str]:
 
 def _calls_by_any_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in _BY_ANY_NAME
-
-
-def _needs_nothing(arguments: ast.arguments) -> bool:
-    positional = len(arguments.posonlyargs) + len(arguments.args)
-    keywords = all(default is not None for default in arguments.kw_defaults)
-    return positional == len(arguments.defaults) and keywords

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kgprof.errors import InputError, UsageError, WorkloadError
+from kgprof.reading.compile_calls import no_step
 from kgprof.workloads import catalog, programs
 from kgprof.workloads.catalog import BUILT_IN
 
@@ -37,6 +38,7 @@ FORMS = (
     "or a built-in (kgprof workloads lists them)"
 )
 
+_STEP = "give a function without arguments, which calls it: def step(): ..., or an instance"
 _WORDS = re.compile(r"\w+")
 _ALL = re.compile(r"import\s*\(?\s*\*")
 _BINDS_UNSEEN = {
@@ -76,17 +78,18 @@ def find(workload: str) -> Target | None:
     place, colon, name = workload.rpartition(":")
     if not colon and workload and Path(workload).is_dir():
         programs.find(workload)  # says that it is a folder
-    if not colon:
+    if not colon or place.endswith(":"):
         near_by = did_you_mean(workload, BUILT_IN)
+        if (spelt := _spelt(workload)) is not None:
+            near_by = f"; did you mean {spelt!r}?"
         raise UsageError(f"no workload {workload!r}{near_by}", hint=FORMS)
     if not name or not place:
         raise UsageError(f"workload {workload!r} is incomplete", hint=FORMS)
     if place.endswith(".py") or os.sep in place:
         file = Path(place)
         if not file.is_file():
-            raise InputError(
-                "file not found", path=file, hint="a workload in a file is path/file.py:name"
-            )
+            hint = "a workload in a file is path/file.py:name"
+            raise InputError(f"file not found{programs.near_file(file)}", path=file, hint=hint)
         return Target(file=file.resolve(), name=name)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is not a module name", hint=FORMS)
@@ -115,8 +118,26 @@ def refuse_from_its_text(workload: str) -> None:
         raise UsageError(f"Python cannot read {file}\n{said}") from None
     except (OSError, RecursionError, MemoryError):
         return  # who runs it will say so
-    if target is not None and not _may_bind(file, text, target.name):
+    if target is None:
+        return
+    if not _may_bind(file, text, target.name):
         raise _lacks(target, target.name.partition(".")[0], code.co_names)
+    words = set(_WORDS.findall(importlib.util.decode_source(text)))
+    if not words & _BINDS_UNSEEN and (why := no_step(text.decode(errors="replace"), target.name)):
+        raise UsageError(f"{target.place}:{target.name} {why}", hint=_STEP)
+
+
+def _spelt(workload: str) -> str | None:
+    """A workload that is there, of which this may be another spelling: ``model`` and ``model.step``
+    of a file model.py, ``model.py::step``."""
+    if "::" in workload:
+        return workload.replace("::", ":")
+    module, _, name = workload.rpartition(".")
+    for place, end in ((workload, ""), (module, f":{name}")):
+        file = f"{place.replace('.', os.sep)}.py"
+        if place and Path(file).is_file():
+            return file + end
+    return None
 
 
 def _refuse_a_missing_package(target: Target) -> None:
@@ -140,6 +161,8 @@ def _may_bind(file: Path, data: bytes, name: str) -> bool:
 def _lacks(target: Target, part: str, known: Iterable[str]) -> UsageError:
     near = did_you_mean(part, known)
     hint = "give a function without arguments, or an object with strategies"
+    if part == "main" and target.file is not None:
+        hint += f"; of a script the file alone: {os.path.relpath(target.file)}"
     return UsageError(f"{target.place} has no {target.name!r}{near}", hint=hint)
 
 

@@ -4,6 +4,7 @@ not yet run."""
 from __future__ import annotations
 
 import builtins
+import difflib
 import importlib.util
 import os
 import sys
@@ -70,10 +71,17 @@ def find(workload: str) -> Program:
         )
     if not file.is_file():
         hint = "a script is path/script.py; a workload in a file is file.py:name"
-        raise InputError("file not found", path=file, hint=hint)
+        raise InputError(f"file not found{near_file(file)}", path=file, hint=hint)
     if not os.access(file, os.R_OK):
         raise InputError("cannot be read: permission denied", path=file)
     return Program(file=file)
+
+
+def near_file(file: Path) -> str:
+    """Ask whether a Python file beside it was meant; empty where none has such a name."""
+    beside = (each.name for each in file.parent.glob("*.py"))
+    near = difflib.get_close_matches(file.name, beside, n=1, cutoff=0.7)
+    return f"; did you mean {str(file.with_name(near[0]))!r}?" if near else ""
 
 
 def spec_of(name: str) -> ModuleSpec | None:
