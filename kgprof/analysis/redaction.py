@@ -64,7 +64,7 @@ _PATH_END = r"[^/\s\"'<>|:,;()\[\]{}\\`]+"
 # Options of a compiler have none before it: -I/home/NAME.
 _PATH_START = (
     r"(?:(?<=file://)|(?<=(?<![\w./-])-[A-Z])|(?<=-isystem)|(?<=-iquote)|(?<=-include)"
-    r"|(?<=\\[nrt])|(?<![\w.\-~>/]))"
+    r"|(?<=\\[nrt])|(?<![\w.\-~>/])(?<!\w\+\+))"
 )
 _SLASH = r"(?:\\{0,2}/){1,3}"
 _NO_ADDRESS = r"(?!(?<=:)(?:\\{0,2}/){2})"  # what stands behind "https:"
@@ -100,10 +100,10 @@ _ANY_HOME = Pattern(
     "~",
     needs="/",
 )
-# torch's comments leave out the folders that a file shares with torch: "# home/NAME/x.py:3 in f".
+# torch leaves out the folders that a file shares with torch: "# File: home/NAME/x.py:3 in f".
 _SHORTENED = r"(?=/[^\s:]*:\d+ in )"
 _SHORTENED_HOME = Pattern(
-    HOMES, re.compile(rf"(?<=# )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs="# "
+    HOMES, re.compile(rf"(?<= )(?:home|Users)/{_PATH_END}{_SHORTENED}"), "~", needs=" in "
 )
 _WINDOWS_HOME = Pattern(
     HOMES,
@@ -196,8 +196,8 @@ def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
         parts = root.strip("/").split("/")
         ends = (re.escape("/".join(parts[at:])) for at in range(len(parts) - 1))
         if shortened := "|".join(ends):
-            find = re.compile(rf"(?<=# )(?:{shortened})/(?=[^\s:]*:\d+ in )")
-            yield Pattern(REPOSITORY, find, "", needs="# ")
+            find = re.compile(rf"(?<= )(?:{shortened})/(?=[^\s:]*:\d+ in )")
+            yield Pattern(REPOSITORY, find, "", needs=" in ")
     for folder in sorted(set(private.import_folders), key=len, reverse=True):
         yield Pattern(
             FOLDERS,

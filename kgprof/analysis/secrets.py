@@ -167,6 +167,8 @@ def random(text: str) -> bool:
 
 @functools.lru_cache(65536)
 def _without_tokens(word: str) -> str:
+    if _FIND["checksum"].match(word):
+        return word
     put = _FIND["prefixed"].sub(_prefixed, _SHAPES.sub(TOKEN, word))
     return _FIND["piece"].sub(_piece, put)
 
@@ -211,7 +213,8 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
         case ast.Assign(targets=names, value=value):
             return (pair for name in names for pair in _unpacked(name, value))
         case ast.For(target=name, iter=value) | ast.comprehension(target=name, iter=value):
-            each = getattr(value, "elts", ())
+            # zip(users, ["a", "b"]): each argument is what a name is given
+            each = getattr(value, "elts", [ast.Tuple(_lists(value))])
             return (pair for value in each for pair in _unpacked(name, value))
         case ast.AnnAssign(target=name, annotation=kind, value=value):
             # of YAML a list is an annotation: "passwords: ['a', 'b']"
@@ -257,6 +260,10 @@ def _unpacked(name: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             yield from zip(names[::-1], values[::-1], strict=False)  # behind a name with a star
         case _:
             yield name, value
+
+
+def _lists(call: ast.AST) -> list[Any]:
+    return [each for each in getattr(call, "args", ()) if hasattr(each, "elts")]
 
 
 def _given(call: ast.Call) -> Iterator[tuple[Any, Any]]:
@@ -354,6 +361,8 @@ def _literals(value: Any, *, surely: bool) -> Iterator[Any]:
                 | ast.List()
                 | ast.Set()
                 | ast.Attribute()
+                | ast.ListComp()
+                | ast.comprehension()
             ):
                 parts += ast.iter_child_nodes(part)
 
@@ -467,9 +476,11 @@ def _without_values(text: str) -> str:
             # ("--token", default="...")
             placeholder |= not quoted and "," in by and bool(_FIND["keyword"].match(value))
             beside = not (option and placeholder)
-        elif set(by).isdisjoint("\"',") and (quoted or by.strip() == "is"):  # password 'VALUE'
-            made_up = not value.isalpha() and _is_telling(value, by, text, end)
+        elif set(by).isdisjoint("\"',") and (quoted or by.strip()):  # password 'VALUE'
+            made_up = not value.replace("-", "").isalpha() and _is_telling(value, by, text, end)
             beside = made_up or (quoted and says == Named.SURELY)
+        elif set(by).isdisjoint("\"',"):  # client_secret VALUE
+            beside = says == Named.SURELY and not _FIND["ordinary"].fullmatch(value)
         else:  # ("Authorization", "token ...")
             beside = quoted and bool(
                 _FIND["opens"].search(text, max(0, first - 4), first)
@@ -480,35 +491,43 @@ def _without_values(text: str) -> str:
             continue  # prompt("Password: ", ...)
         if says == Named.IF_QUOTED and joined and not quoted:
             hides = hides or _is_telling(value, by, text, end)
-        if not (beside and hides):
-            continue
         # a line of YAML may have blanks in its value
         if by.startswith(":") and _FIND["begins"].search(text, max(0, first - 40), first):
             rest = _FIND["rest"].match(text, end)
             if rest and not quoted:
                 end = rest.end()
+        if not (beside and hides):
+            continue
         put += text[done : found.start(part)] + SECRET
         start = done = end
     return put + text[done:]
 
 
 def _without_pairs(text: str) -> str:
-    def put(found: re.Match[str]) -> str:
-        name = named(found["name"], no_code=found["name"].isupper())
-        value = found["value"].strip("- \t\n")
-        hides = _hides(name, value, quoted=found.groupdict().get("q") is not None)
-        if not hides and name == Named.IF_QUOTED:
-            by = "=" * (not set(found[0]).isdisjoint("[\n"))  # no row of a table
-            hides = _is_telling(value, by, text, found.end("value"))
-        if not hides:
-            return found[0]
-        first, last = (place - found.start() for place in found.span("value"))
-        return f"{found[0][:first]}{SECRET}{found[0][last:]}"
-
     for find, needs in PAIRS:
         if any(one in text for one in needs):
-            text = find.sub(put, text)
+            text = find.sub(_without_pair, text)
     return text
+
+
+def _without_pair(found: re.Match[str], above: Named = Named.NOTHING) -> str:
+    """``above``: what a line of a list or a dict is below."""
+    groups = found.groupdict(default="")
+    name = above or named(groups["name"], no_code=groups["name"].isupper())
+    if name == Named.NOTHING:
+        return found[0]
+    if lines := groups.get("lines"):
+        below = _FIND["line"].sub(functools.partial(_without_pair, above=name), lines)
+        return found[0].removesuffix(lines) + below
+    value = groups["value"].strip("- \t\n")
+    hides = _hides(name, value, quoted="q" in groups and found["q"] is not None)
+    if not hides and name == Named.IF_QUOTED:
+        by = "=" * (not set(found[0]).isdisjoint("[\n"))  # no row of a table
+        hides = _is_telling(value, by, found.string, found.end("value"))
+    if not hides or groups["name"].lower() in _WORDS["plain_field"]:
+        return found[0]
+    first, last = (place - found.start() for place in found.span("value"))
+    return f"{found[0][:first]}{SECRET}{found[0][last:]}"
 
 
 def _decoded(line: str) -> str:

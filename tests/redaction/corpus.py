@@ -108,7 +108,9 @@ def secrets() -> tuple[Case, ...]:
 
 
 def _of(each: dict[str, Any], draw: Random) -> Iterator[Case]:
-    if "hidden" in each:
+    if "marked" in each:
+        yield from (marked(each["name"], line.replace("·", "")) for line in each["marked"])
+    elif "hidden" in each:
         for line in each["lines"]:
             yield Case(each["name"], line, tuple(each["hidden"]))
     elif "shapes" in each:
@@ -127,6 +129,13 @@ def _of(each: dict[str, Any], draw: Random) -> Iterator[Case]:
             made = _value(kind, draw)
             text = line.replace("¤", next(names)).replace("§", made)
             yield Case(each["name"], text, tuple(made.split(" ")))
+
+
+def marked(kind: str, line: str) -> Case:
+    """Returns the case of a line in which the secret stands between « and »."""
+    before, _, rest = line.partition("«")
+    secret, _, after = rest.partition("»")
+    return Case(kind, before + secret + after, tuple(secret.split(" ")))
 
 
 @functools.cache
