@@ -220,7 +220,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
             ["profile", "--mode", "egaer"],
             ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"],
         ),
-        (["profile", "--device", "gpu"], ["'gpu' is not one of 'auto', 'cpu', 'cuda'"]),
+        (["profile", "--device", "gpu"], ["'gpu' is --device cuda here"]),
         (["profile", "--format", "jsn"], ["no format 'jsn'; did you mean 'json'?", "one of "]),
         (
             ["profile", "--format", "json", "--format", "text"],
@@ -595,7 +595,7 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
             [f"{SHAPES}:eager", "--device", "cuda"],
             {"CUDA_VISIBLE_DEVICES": ""},
             2,
-            ["--device cuda: torch 2.", "sees no GPU: ", "use --device cpu"],
+            ["--device cuda: torch 2.", "use --device cpu"],
         ),
         (
             [f"{SHAPES}:eager", "--mode", "default"],
