@@ -382,6 +382,25 @@ def test_formats_go_to_stdout_and_to_files_and_the_schema_describes_them(
     assert not (tmp_path / "report.html").exists()
 
 
+def test_each_document_fits_the_schema_of_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [tmp_path / name for name in ("one", "two", "three")]
+    for side in sides:
+        handmade.write(side / "recording")
+    assert here(["compare", *sides, "-o", tmp_path / "all"], capsys)[0] == 0
+    found = {"history": [tmp_path / "all" / "history.json"]}
+    found |= {name: [*ROOT.glob(f"fixtures/{name}s/h200/*.json")] for name in ("sweep", "capture")}
+
+    for name, files in found.items():
+        code, schema, _ = here(["schema", name], capsys)
+        assert (code, bool(files)) == (0, True)
+        for file in files:
+            jsonschema.validate(json.loads(file.read_text("utf-8")), json.loads(schema))
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate({"schema_version": "one"}, json.loads(schema))
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     handmade.write(tmp_path / "recording")
 

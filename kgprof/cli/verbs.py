@@ -889,15 +889,22 @@ def extract(report: Path, output: Path | None) -> int:
 
 
 @cli.command()
-def schema() -> int:
-    """Print the JSON Schema of report.json.
+@click.argument(
+    "document",
+    type=click.Choice(options.RESULTS),
+    default=options.RESULTS[0],
+)
+def schema(document: str) -> int:
+    """Print the JSON Schema of report.json (of a comparison, too), sweep.json, capture.json or
+    history.json.
 
     \b
     For example:  kgprof schema > kgprof.schema.json
+                  kgprof schema sweep > sweep.schema.json
     """
     from kgprof.render import json
 
-    to_stdout(m.encode_json(json.schema()).decode())
+    to_stdout(m.encode_json(json.schema(document)).decode())
     return EXIT_OK
 
 

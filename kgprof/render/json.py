@@ -21,9 +21,20 @@ class Json:
         return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def schema() -> dict[str, Any]:
+# the JSON that stands beside a page of the same name
+DOCUMENTS = {
+    "report": (m.Profile, m.PROFILE_SCHEMA_VERSION),
+    "sweep": (m.Sweep, m.SWEEP_SCHEMA_VERSION),
+    "capture": (m.CaptureReport, m.CAPTURE_SCHEMA_VERSION),
+    "history": (m.History, m.HISTORY_SCHEMA_VERSION),
+}
+
+
+def schema(name: str = "report") -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of report.json or of another of DOCUMENTS."""
+    document, version = DOCUMENTS[name]
     return {
         "$schema": DIALECT,
-        "title": f"kgprof Profile, schema version {m.PROFILE_SCHEMA_VERSION}",
-        **msgspec.json.schema(m.Profile),
+        "title": f"kgprof {document.__name__}, schema version {version}",
+        **msgspec.json.schema(document),
     }
