@@ -32,6 +32,11 @@ def innocent() -> tuple[str, ...]:
     return tuple(_list()["innocent"])
 
 
+def with_a_folder() -> tuple[str, ...]:
+    """Returns the innocent texts of which a folder has to be replaced, and nothing else."""
+    return tuple(_list()["with_a_folder"])
+
+
 def redact(text: str) -> str:
     user = _list()["user"]
     private = PrivateNames(users=(user,), hosts=(_list()["host"],), homes=(f"/home/{user}",))
