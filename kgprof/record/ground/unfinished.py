@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kgprof.errors import OutputError, UsageError
+from kgprof.errors import OutputError, UsageError, remedy
 from kgprof.reading import files
 from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, REPORTS, UNFINISHED
 
@@ -129,7 +129,7 @@ class Unfinished:
                 self._stale = (self.recording / HEADER).stat()
         except OSError as error:
             self.__exit__()
-            hint = "choose a writable folder with -o"
+            hint = remedy(error, "choose a writable folder with -o")
             raise OutputError(
                 f"cannot write to {self.output}: {error.strerror or error}", hint=hint
             ) from error
@@ -203,7 +203,8 @@ class Unfinished:
                 for entry, place in reversed(put):
                     _exchange(place, entry)
             raise OutputError(
-                f"cannot replace what is in {self.output}: {error.strerror}"
+                f"cannot replace what is in {self.output}: {error.strerror}",
+                hint=remedy(error, "choose a writable folder with -o"),
             ) from error
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.output
