@@ -240,8 +240,9 @@ def attack(case: Case, folder: Path) -> None:
     for name, data in before.items():
         if code == usual and not name.startswith("base/"):
             continue  # replaced by a whole result
-        if case.all and name not in after:  # nothing could be put back: it is kept beside it
-            name = name.replace("recording/", f"{layout.UNFINISHED}/recording/", 1)
+        aside = name.replace("recording/", f"{layout.UNFINISHED}/recording/", 1)
+        if case.all and after.get(aside) == data:
+            continue  # nothing could be put back, and the older one is kept beside the new one
         assert name in after, f"{name} is gone"
         whole = (b"</html>\n", b"}\n", b"older\n", b"\n")
         changed = after[name] != data
