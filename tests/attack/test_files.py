@@ -243,14 +243,23 @@ def test_a_file_beside_a_recording_json_of_a_program_s_own_may_be_replaced(tmp_p
         assert (place.read_text() == "older") != is_taken
 
 
-@pytest.mark.parametrize("calls", [5 * 10**7 + 1, 10**12])
-def test_a_program_of_more_steps_than_fit_into_memory_is_reported_on(calls: int) -> None:
-    folder = documents.recordings()["eager_resnet"]
-    place = next(folder.rglob("compile.json")).relative_to(folder)
+@pytest.mark.parametrize(
+    ("recording", "file", "changed"),
+    [
+        ("eager_resnet", "compile.json", {"calls": 5 * 10**7 + 1}),  # more than fit into memory
+        ("eager_resnet", "compile.json", {"calls": 10**12}),
+        ("busy_gpu", "timing.json", {"step_us": [[0] * 1000]}),  # by a clock that stood still
+    ],
+)
+def test_an_odd_number_of_a_recording_is_reported_on(
+    recording: str, file: str, changed: dict[str, object]
+) -> None:
+    folder = documents.recordings()[recording]
+    place = next(folder.rglob(file)).relative_to(folder)
     document = documents.Document(
-        name="calls", folder=folder, file=str(place), reader=documents.REPORT
+        name=file, folder=folder, file=str(place), reader=documents.REPORT
     )
-    value = {**json.loads(document.path.read_bytes()), "calls": calls}
+    value = {**json.loads(document.path.read_bytes()), **changed}
 
     ended = document.with_bytes(json.dumps(value).encode())
 
