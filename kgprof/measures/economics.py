@@ -203,9 +203,7 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
 
     def told_of(counts: Mapping[int, int]) -> list[int]:
         """In each of those steps of which there is one."""
-        return [
-            count for step, count in counts.items() if step in steady and step not in compiling
-        ]
+        return [count for step, count in counts.items() if step in steady and step not in compiling]
 
     after = f"{plural(steps, 'step')} after warm-up without a compilation"
     if asking := told_of(counted.asked):

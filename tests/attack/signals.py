@@ -92,8 +92,8 @@ def _ended_well(code: int, out: str, err: str, case: Case, folder: Path) -> None
         wanted |= {4}
     if killed:
         wanted |= {-KILLED}
-    # Python itself had not begun, or the harness was still importing, as kgprof's own beginning does
-    # in silence
+    # Python itself had not begun, or the harness was still importing, as kgprof's own beginning
+    # does in silence
     imports = "tests/cli/waiting.py" in err
     if (imports or not err) and not (folder / "out").exists():
         wanted |= {-number for number in case.numbers}

@@ -163,14 +163,15 @@ def test_a_write_that_no_code_foresaw_is_one_error_that_says_what_failed(
     assert hint.rpartition(" a ")[2] in ended.said or (file and number == errno.EACCES)
 
 
-def test_a_device_that_fails_is_no_matter_of_rights(tmp_path: Path) -> None:
+def test_a_device_that_fails_is_no_matter_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(OutputError) as raised:
-        patch.setattr(Path, "replace", fails)
-        with store.replacing(tmp_path / "x") as partial:
-            partial.write_text("x")
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OutputError) as raised:
+        store.write_export(tmp_path / "x", b"x")
 
     assert "writable" not in raised.value.hint
     assert "a fault of the device" in raised.value.hint

@@ -315,14 +315,12 @@ def test_where_a_page_cannot_be_replaced_the_older_result_is_whole(
 
     monkeypatch.setattr(unfinished, "_exchange", fails)
 
-    with (
-        pytest.raises(OutputError, match="cannot replace what is in"),
-        unfinished.Unfinished(place / "run", worth_keeping=False) as work,
-    ):
+    with unfinished.Unfinished(place / "run", worth_keeping=False) as work:
         shutil.copytree(place / "base" / "recording", work.recording)
         (work.recording / "agreement.json").unlink()
         (work.folder / "report.html").write_text("new", encoding="utf-8")
-        work.finish()
+        with pytest.raises(OutputError, match="cannot replace what is in"):
+            work.finish()
 
     kept = contents(place / "run")
     aside = f"{layout.UNFINISHED}/"
