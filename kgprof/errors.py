@@ -3,11 +3,12 @@
 KgprofError                 3  kgprof itself failed
 ├── UsageError              2  an option, name or configuration is wrong
 │   ├── InputError          2  a file the user named is missing, unreadable or malformed
-│   └── OutputError         2  a place that cannot be written, or a disk that is full
+│   └── OutputError         2  a place that cannot be written, or a disk that is full or fails
 ├── WorkloadError           4  the workload raised, was killed or timed out
 └── NoBaseError             5  the base of a comparison cannot run the workload
 """
 
+import errno
 from pathlib import Path
 
 EXIT_OK = 0
@@ -57,7 +58,8 @@ class InputError(UsageError):
 
 
 class OutputError(UsageError):
-    """What is to be written cannot be: no room, no right, a file system that is read-only."""
+    """What is to be written cannot be: no room, no right, a file system that is read-only, a device
+    that fails."""
 
 
 class NoBaseError(KgprofError):
@@ -71,3 +73,11 @@ class WorkloadError(KgprofError):
     """The workload under measurement raised, was killed or ran out of time."""
 
     exit_code = EXIT_WORKLOAD
+
+
+def remedy(error: OSError, usual: str) -> str:
+    """The hint for what could not be read or written: a fault of a device is no matter of rights or
+    of room."""
+    if error.errno == errno.EIO:
+        return "the system reports a fault of the device or of its connection; its log may say more"
+    return usual

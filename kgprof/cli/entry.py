@@ -25,6 +25,7 @@ from kgprof.errors import (
     EXIT_USAGE,
     WORST_FIRST,
     KgprofError,
+    remedy,
 )
 from kgprof.progress import tell
 from kgprof.signals import ENDING, Signals, words
@@ -92,13 +93,15 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
     except OSError as error:
         # What no code of ours foresaw at this place, and is no fault of its own all the same.
         if error.errno in _NAMES and error.filename is not None:
-            say(f"{error.filename}: {error.strerror}", "choose a path that you may read and write")
+            hint = remedy(error, "choose a path that you may read and write")
+            say(f"{error.filename}: {error.strerror}", hint)
             return EXIT_USAGE
-        if error.errno in _DISK:
+        if error.errno in (*_NAMES, *_DISK):
+            hint = remedy(error, "free some disk space, or choose a writable place")
             where = error.filename or context.folder or "stdout"
             say(
                 f"{where} could not be written in full: {error.strerror}",
-                with_unfinished("free some disk space and run again", context),
+                with_unfinished(hint, context),
             )
             return EXIT_USAGE
         return internal_error(error, context)

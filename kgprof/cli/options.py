@@ -20,7 +20,7 @@ from kgprof import model as m
 from kgprof.cli.saying import Job, inform, job_of
 from kgprof.errors import UsageError
 from kgprof.progress import Progress, choose
-from kgprof.reading import layout
+from kgprof.reading import files, layout
 from kgprof.wording import clause
 
 if TYPE_CHECKING:  # --help is instant
@@ -617,7 +617,7 @@ def refuse_unwritable(path: Path) -> None:
     real = Path(os.path.realpath(path))
     if real.exists() and real.name not in layout.REPORTS:
         for folder in real.parents:
-            if (folder / layout.HEADER).is_file():
+            if _is_recording(folder / layout.HEADER):
                 raise UsageError(
                     f"{path} would be overwritten: it is in {folder}", "choose another place"
                 )
@@ -633,6 +633,17 @@ def refuse_unwritable(path: Path) -> None:
             "no path is given"
         )
         raise UsageError(f"cannot write to {path}", hint)
+
+
+def _is_recording(header: Path) -> bool:
+    """Also where it is damaged; a file of that name may be a program's own."""
+    if not header.is_file():
+        return False
+    try:
+        known = files.json_object(files.content(header))
+    except OSError:
+        return True
+    return not known or {"schema_version", "plan"} <= known.keys()
 
 
 def tell_of_the_default(workload: str) -> None:

@@ -925,11 +925,12 @@ def selftest(device: str, form: str, quiet: bool) -> int:
     from kgprof import progress
     from kgprof.cli.selftest import lines
     from kgprof.cli.selftest import selftest as answers_here
+    from kgprof.render.json import inert_json
 
     with progress.choose(quiet=quiet) as shown_progress:
         answers = answers_here(device, shown_progress, timeout_s=DEFAULTS.timeout_s)
     if form == "json":
-        to_stdout(m.encode_json(answers).decode())
+        to_stdout(inert_json(answers))
     else:
         to_stdout("\n".join(lines(answers)))
     if answers.wrong:

@@ -49,6 +49,7 @@ from kgprof.record.ground.unfinished import Unfinished
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
+from kgprof.render.json import inert_json
 from kgprof.render.markdown import Markdown
 from kgprof.wording import clause, plural
 
@@ -439,7 +440,7 @@ def write_sheet(
     folder: Path, names: Sequence[str], data: m.Sweep | m.CaptureReport | m.History, page: Sheet
 ) -> None:
     """Its JSON and its page, both or none."""
-    texts = (m.encode_json(data).decode(), sheets.html(page))
+    texts = (inert_json(data), sheets.html(page))
     store.write_reports(folder, dict(zip(names, texts, strict=True)))
 
 
@@ -455,7 +456,7 @@ def emit_sheet(
 
     def made(form: str, path: Path | None) -> str:
         if form == "json":
-            return m.encode_json(data).decode()
+            return inert_json(data)
         if form != "text":
             return printers[form](page)
         if path is None:

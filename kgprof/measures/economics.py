@@ -9,7 +9,7 @@ imports) is no part of W.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -192,14 +192,21 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     """Say what the steps after warm-up do besides running compiled code, as far as calls were
     counted; TIMING leaves out those of a script in which torch compiles."""
     trace = evidence.compiler
-    steps = {*range(compiled.steady_from, compiled.made)} - _compiling(evidence, compiled)
+    steady = range(compiled.steady_from, compiled.made)
+    compiling = _compiling(evidence, compiled)
+    steps = len(steady) - sum(step in steady for step in compiling)
     if trace is None or not steps:
         return
     counted = trace.all.compiled_calls
     if isinstance(counted, m.Skipped):
         return
-    after = f"{plural(len(steps), 'step')} after warm-up without a compilation"
-    if asking := steps.intersection(counted.asked):
+
+    def told_of(counts: Mapping[int, int]) -> list[int]:
+        """In each of those steps of which there is one."""
+        return [count for step, count in counts.items() if step in steady and step not in compiling]
+
+    after = f"{plural(steps, 'step')} after warm-up without a compilation"
+    if asking := told_of(counted.asked):
         yield f"torch.compile is called in {len(asking)} of {after}"
     if counted.left_out or any(each.compiled_before for each in counted.callables):
         return
@@ -208,11 +215,11 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     for each in counted.callables:
         calls.update(each.calls)
         eager.update(each.eager)
-    without = steps.difference(calls)
-    if counted.callables and len(without) > OTHERWISE * len(steps):
-        yield f"{len(without):,} of {after} call no compiled function"
-    made = sum(calls[step] for step in steps)
-    ran_eagerly = sum(eager[step] for step in steps)
+    without = steps - len(told_of(calls))
+    if counted.callables and without > OTHERWISE * steps:
+        yield f"{without:,} of {after} call no compiled function"
+    made = sum(told_of(calls))
+    ran_eagerly = sum(told_of(eager))
     if ran_eagerly > OTHERWISE * made:
         of = f"{plural(made, 'call')} of compiled functions"
         yield f"{ran_eagerly:,} of {of} ran eagerly in {after}"

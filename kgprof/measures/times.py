@@ -539,11 +539,15 @@ def unlike_steps(run: m.RunRecord) -> str | m.Skipped:
     calls = Counter[int]()
     for each in m.known(m.known(run.records).compiled_calls).callables:
         calls.update(each.calls)
-    counts = sorted(calls[step] for step in range(compiled.steady_from, compiled.made))
-    tenth = len(counts) // 10
-    if not counts or counts[tenth] == counts[-1 - tenth]:
+    steady = range(compiled.steady_from, compiled.made)
+    counts = sorted(count for step, count in calls.items() if step in steady)
+    without = len(steady) - len(counts)
+    tenth = len(steady) // 10
+    places = tenth - without, len(steady) - 1 - tenth - without
+    low, high = (counts[place] if 0 <= place < len(counts) else 0 for place in places)
+    if low == high:
         return ""
-    times = f"{counts[tenth]:,} to {counts[-1 - tenth]:,} times"
+    times = f"{low:,} to {high:,} times"
     return f"most of its steps that were counted call compiled functions {times}"
 
 

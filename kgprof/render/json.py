@@ -17,8 +17,12 @@ class Json:
     suffix = ".json"
 
     def render(self, profile: m.Profile) -> str:
-        text = m.encode_json(profile).decode("utf-8")
-        return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return inert_json(profile)
+
+
+def inert_json(value: object) -> str:
+    text = m.encode_json(value).decode("utf-8")
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 # the JSON that stands beside a page of the same name

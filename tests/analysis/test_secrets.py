@@ -707,3 +707,10 @@ def test_of_forty_foreign_canaries_as_many_go_as_in_the_first_run() -> None:
     assert len(FOREIGN) == 40
     assert len(first) == 33
     assert gone >= first
+
+
+def test_a_value_that_a_string_puts_on_the_next_line_goes() -> None:
+    """As a log of `repr` or of JSON has it: backslash and n stand for the end of the line."""
+    text = r"<key>password</key>\n\t<string>hunter2hunter</string>"
+
+    assert "hunter2" not in without_secrets(text, Counter())

@@ -26,6 +26,22 @@ def named(value: object) -> str:
     return value.name if isinstance(value, Family) else ""
 
 
+@pytest.mark.parametrize(
+    ("said", "is_one"),
+    [
+        ("kgprof: error: no room\n", True),
+        ("kgprof: error: no room\nkgprof: error: no room\n", False),
+        ("Fatal Python error: init_sys_streams\nOSError: [Errno 9]\n", True),
+        ('Traceback\n  File "/x/kgprof/cli/verbs.py", line 3, in <module>\nMemoryError\n', True),
+        ('Traceback\n  File "/x/kgprof/cli/verbs.py", line 3, in report\nMemoryError\n', False),
+        ("kgprof: error: no room\nTraceback\nMemoryError\n", False),
+        ("", False),
+    ],
+)
+def test_no_traceback_of_a_line_of_kgprof_s_is_an_error_well_said(said: str, is_one: bool) -> None:
+    assert resources.is_one_error(said) == is_one
+
+
 @pytest.mark.parametrize(("family", "share"), SAMPLES, ids=named)
 def test_a_sample_of_each_family_holds(family: Family, share: float, tmp_path: Path) -> None:
     count, failed = tried(family, tmp_path, share=share)

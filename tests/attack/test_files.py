@@ -223,6 +223,49 @@ def test_nothing_is_extracted_into_a_recording(tmp_path: Path) -> None:
     assert header.read_bytes() == before
 
 
+def test_a_file_beside_a_recording_json_of_a_program_s_own_may_be_replaced(tmp_path: Path) -> None:
+    documents.handmade.write(tmp_path / "x" / "recording")
+    assert ask("report", tmp_path / "x").code == EXIT_OK
+    other = tmp_path / "other"
+    other.mkdir()
+    place = other / "found.json"
+    for header, is_taken in (
+        ('{"title": "of a radio", "schema_version": 3}', True),
+        ("{", False),  # what is damaged may be a Recording
+        ((tmp_path / "x" / "recording" / "recording.json").read_text(), False),
+    ):
+        place.write_text("older")
+        (other / "recording.json").write_text(header)
+
+        ended = ask("extract", tmp_path / "x" / "report.html", "-o", place)
+
+        assert ended.code == (EXIT_OK if is_taken else EXIT_USAGE), header
+        assert (place.read_text() == "older") != is_taken
+
+
+@pytest.mark.parametrize(
+    ("recording", "file", "changed"),
+    [
+        ("eager_resnet", "compile.json", {"calls": 5 * 10**7 + 1}),  # more than fit into memory
+        ("eager_resnet", "compile.json", {"calls": 10**12}),
+        ("busy_gpu", "timing.json", {"step_us": [[0] * 1000]}),  # by a clock that stood still
+    ],
+)
+def test_an_odd_number_of_a_recording_is_reported_on(
+    recording: str, file: str, changed: dict[str, object]
+) -> None:
+    folder = documents.recordings()[recording]
+    place = next(folder.rglob(file)).relative_to(folder)
+    document = documents.Document(
+        name=file, folder=folder, file=str(place), reader=documents.REPORT
+    )
+    value = {**json.loads(document.path.read_bytes()), **changed}
+
+    ended = document.with_bytes(json.dumps(value).encode())
+
+    assert (ended.code, ended.fault) == (EXIT_OK, "")
+
+
 @pytest.mark.parametrize(
     ("formats", "said"),
     [

@@ -39,6 +39,14 @@ def test_every_reader_is_in_one_group_and_the_corpus_stays_small() -> None:
     assert max(sizes) <= corpus_files.LARGEST
 
 
+def test_the_corpus_names_no_folder_of_whom_it_was_made_by() -> None:
+    grouped = [name for names in corpus_files.GROUPS.values() for name in names]
+    own = re.compile(rb"/work/|/root/|" + re.escape(bytes(ROOT)))
+
+    assert [name for name, data in corpus_files.inputs(grouped) if own.search(data)] == []
+    assert corpus_files.neutral(b"x" + bytes(ROOT) + b"/tests") == b"x/home/project/tests"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("group", corpus_files.GROUPS)
 def test_ten_minutes_of_fuzzing_find_no_fault(group: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -11,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from kgprof.cli import reading
 from kgprof.cli.saying import inform, say
 from kgprof.document.escaping import escaped
+from kgprof.errors import EXIT_OK, EXIT_USAGE, OutputError
 from kgprof.progress import STYLED, Plain, tell
+from kgprof.record.ground import store
 from kgprof.render import by_name
+from tests.attack import documents
+from tests.attack.asked import ask
+from tests.record import handmade
 from tests.render.everything import everything
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +117,18 @@ def test_a_text_in_a_comment_names_no_issue_and_no_person(text: str, shown: str)
     assert escaped(text) == shown
 
 
+def test_json_of_a_sheet_on_a_terminal_steers_nothing_too(tmp_path: Path) -> None:
+    sweep = json.loads((documents.SWEEPS / "h200" / "small-ops.json").read_text())
+    sweep["question"]["workload"] = text = "a\x9b31m\u202e\x7f\u2028"
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+
+    ended = ask("advise", tmp_path, "--executions", "10", "--format", "json")
+
+    assert ended.code == EXIT_OK, ended.said
+    assert not set(text[1:2] + text[5:]) & set(ended.out)
+    assert json.loads(ended.out)["question"]["workload"] == text
+
+
 def test_json_on_a_terminal_steers_nothing_and_is_the_same_json() -> None:
     profile = everything(["a\x9b31m\u202e\x7f\u2028"])
 
@@ -117,3 +136,42 @@ def test_json_on_a_terminal_steers_nothing_and_is_the_same_json() -> None:
 
     assert not set("\x9b\u202e\x7f\u2028") & set(text)
     assert json.loads(text)["workload"] == profile.workload
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.EIO, "a fault of the device"),
+        (errno.EACCES, "choose a writable place"),
+        (errno.ENOSPC, "free some disk space"),
+    ],
+)
+@pytest.mark.parametrize("file", [None, "place.html"])
+def test_a_write_that_no_code_foresaw_is_one_error_that_says_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str, file: str | None
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number), file)
+
+    monkeypatch.setattr(reading, "analyse", fails)
+    handmade.write(tmp_path / "recording")
+
+    ended = ask("report", tmp_path)
+
+    assert (ended.code, ended.fault) == (EXIT_USAGE, "")
+    assert os.strerror(number) in ended.said
+    assert hint.rpartition(" a ")[2] in ended.said or (file and number == errno.EACCES)
+
+
+def test_a_device_that_fails_is_no_matter_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OutputError) as raised:
+        store.write_export(tmp_path / "x", b"x")
+
+    assert "writable" not in raised.value.hint
+    assert "a fault of the device" in raised.value.hint

@@ -3,6 +3,7 @@ whole."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -292,6 +293,42 @@ def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_
         "report.html",
         "report.json",
     }
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+@pytest.mark.parametrize("goes_on_failing", [False, True])
+def test_where_a_page_cannot_be_replaced_the_older_result_is_whole(
+    place: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool, goes_on_failing: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(unfinished.sys, "platform", "another")
+    (place / "run" / "report.html").write_text("older", encoding="utf-8")
+    before = contents(place / "run")
+    exchange = unfinished._exchange
+    moved: list[Path] = []
+
+    def fails(new: Path, old: Path) -> None:
+        moved.append(new)
+        if len(moved) == 2 or (goes_on_failing and len(moved) > 2):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        exchange(new, old)
+
+    monkeypatch.setattr(unfinished, "_exchange", fails)
+
+    with unfinished.Unfinished(place / "run", worth_keeping=False) as work:
+        shutil.copytree(place / "base" / "recording", work.recording)
+        (work.recording / "agreement.json").unlink()
+        (work.folder / "report.html").write_text("new", encoding="utf-8")
+        with pytest.raises(OutputError, match="cannot replace what is in"):
+            work.finish()
+
+    kept = contents(place / "run")
+    aside = f"{layout.UNFINISHED}/"
+    if goes_on_failing:  # nothing can be put back: it is kept, and not called what was measured
+        assert kept[f"{aside}recording/agreement.json"] == before["recording/agreement.json"]
+        assert not work.begun
+    else:
+        assert {name: kept[name] for name in kept if not name.startswith(aside)} == before
 
 
 @pytest.mark.parametrize("ends", ["well", "with nothing", "in the owner's"])

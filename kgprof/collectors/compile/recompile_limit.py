@@ -133,22 +133,29 @@ def _of_a_part(trace: RunTrace, refused: Compiled, rejected: tuple[Guard, ...]) 
     runs = runs_of(trace, {refused.frame_id})
     usual = _runs_before(runs, refused)
     if isinstance(usual, m.Skipped):
-        later = range(refused.call + 1, trace.calls)
-        is_idle = bool(runs) and not any(runs[call] for call in later)
+        later = max(0, trace.calls - refused.call - 1)
+        is_idle = bool(runs) and _with_fewer(runs, refused.call + 1, trace.calls, 1) == later
         return LimitReached(
             call=refused.call,
             rejected=rejected,
             eager_calls=usual,
             eager_steady=usual,
-            idle_calls=is_idle * len(later),
+            idle_calls=is_idle * later,
         )
-    eager = [call for call in range(refused.call, trace.calls) if runs[call] < usual]
+    since_warmup = max(refused.call, trace.steady_from)
     return LimitReached(
         call=refused.call,
         rejected=rejected,
-        eager_calls=len(eager),
-        eager_steady=sum(call >= trace.steady_from for call in eager),
+        eager_calls=_with_fewer(runs, refused.call, trace.calls, usual),
+        eager_steady=_with_fewer(runs, since_warmup, trace.calls, usual),
     )
+
+
+def _with_fewer(runs: Counter[int], first: int, end: int, than: int) -> int:
+    """Count the calls from ``first`` up to ``end`` in which it ran less often than that. A program
+    may make more calls than fit into memory: those in which it ran are looked at."""
+    enough = sum(first <= call < end and count >= than for call, count in runs.items())
+    return max(0, end - first) - enough
 
 
 def _runs_before(runs: Counter[int], refused: Compiled) -> int | m.Skipped:
@@ -157,8 +164,10 @@ def _runs_before(runs: Counter[int], refused: Compiled) -> int | m.Skipped:
         return m.Skipped("no graph of it was counted")
     if refused.call <= 0:
         return m.Skipped("not known after a limit in the first call")
-    usual = min((runs[call] for call in range(min(runs), refused.call)), default=0)
-    return usual or m.Skipped("it does not run in every call")
+    before = [count for call, count in runs.items() if call < refused.call]
+    if not before or _with_fewer(runs, min(runs), refused.call, 1):
+        return m.Skipped("it does not run in every call")
+    return min(before)
 
 
 def reached_limit(trace: RunTrace, called: m.CompiledCallable) -> bool:

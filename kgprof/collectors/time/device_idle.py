@@ -234,6 +234,8 @@ def _of_run(run: RunEvidence) -> tuple[DeviceTime, ...]:
     else:
         loader_us = run.once(input_pipeline.loader_us)
         in_compiled_us = traced.idle_us(_regions(traced))
+    if step <= 0:
+        return ()  # by a clock that stood still
     return (
         DeviceTime(
             run=run.key,

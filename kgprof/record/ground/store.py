@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgprof import model as m
-from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.errors import InputError, OutputError, UsageError, remedy
 from kgprof.reading.layout import (
     FOLDER,
     HEADER,
@@ -145,7 +145,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="free some disk space, or choose a writable place",
+            hint=remedy(error, "free some disk space, or choose a writable place"),
         ) from error
     finally:
         if not stream:

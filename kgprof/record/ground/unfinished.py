@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kgprof.errors import OutputError, UsageError
+from kgprof.errors import OutputError, UsageError, remedy
 from kgprof.reading import files
 from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, REPORTS, UNFINISHED
 
@@ -129,7 +129,7 @@ class Unfinished:
                 self._stale = (self.recording / HEADER).stat()
         except OSError as error:
             self.__exit__()
-            hint = "choose a writable folder with -o"
+            hint = remedy(error, "choose a writable folder with -o")
             raise OutputError(
                 f"cannot write to {self.output}: {error.strerror or error}", hint=hint
             ) from error
@@ -176,25 +176,35 @@ class Unfinished:
         deleted last, and with an older Recording a report that this one has none of. Returns
         ``output``.
 
-        Raises UsageError where the folder has changed or cannot be moved.
+        Raises UsageError where the folder has changed or cannot be moved. What stood there is put
+        back then; where that fails too the older Recording stays in the unfinished folder.
         """
         self.check()
-        put = set()
-        of_recording = (self.recording / HEADER).is_file()
+        put: list[tuple[Path, Path]] = []
         try:
-            for entry in sorted(
-                self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)
-            ):
-                if entry.is_dir() and (self.output / entry.name).exists():
-                    _exchange(entry, self.output / entry.name)
-                elif entry.name != LOCK and not entry.name.startswith(PARTIAL):
-                    entry.replace(self.output / entry.name)
-                    put.add(entry.name)
-            for name in {*REPORTS} - put if of_recording else ():
-                (self.output / name).unlink(missing_ok=True)
+            whole = [
+                entry
+                for entry in self.folder.iterdir()
+                if entry.name != LOCK and not entry.name.startswith(PARTIAL)
+            ]
+            whole.sort(key=lambda entry: (entry.name != FOLDER, entry.name))
+            names = {entry.name for entry in whole}
+            moves = [(entry, self.output / entry.name) for entry in whole]
+            if (self.recording / HEADER).is_file():
+                older = (self.output / name for name in REPORTS if name not in names)
+                moves += [(file, self.folder / file.name) for file in older if file.exists()]
+            if (self.output / FOLDER / HEADER).is_file():
+                self._stale = (self.output / FOLDER / HEADER).stat()
+            for move in moves:
+                _exchange(*move)
+                put.append(move)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                for entry, place in reversed(put):
+                    _exchange(place, entry)
             raise OutputError(
-                f"cannot replace what is in {self.output}: {error.strerror}"
+                f"cannot replace what is in {self.output}: {error.strerror}",
+                hint=remedy(error, "choose a writable folder with -o"),
             ) from error
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.output
@@ -228,7 +238,12 @@ class Unfinished:
 
 def _exchange(new: Path, old: Path) -> None:
     """At once where the system can; elsewhere the older one lies beside the new one for a
-    moment."""
+    moment. Where nothing is in one of the places it is moved to."""
+    if not os.path.lexists(new):
+        new, old = old, new
+    if not os.path.lexists(old):
+        new.replace(old)
+        return
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if (
         exchange
@@ -242,3 +257,4 @@ def _exchange(new: Path, old: Path) -> None:
     except OSError:
         older.rename(old)
         raise
+    older.rename(new)

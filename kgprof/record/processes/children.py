@@ -47,6 +47,7 @@ OnPhase = Callable[[str], None]  # an empty one: it has ended
 Echo = Callable[[bytes], None]
 
 FORKED = frozenset(Task) - {Task.ROUND, Task.TRIAL}  # where imports_shared is entered
+HEARS_S = 1.0  # until a signal is heard that another thread than the main one took
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 AT_ONCE = 2  # children beside each other, where they need not be alone
 # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
@@ -450,7 +451,13 @@ class _Child:
         queue.Empty."""
         deadline = time.monotonic() + timeout_s
         while True:
-            self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+            left_s = max(0.0, deadline - time.monotonic())
+            try:
+                self._news.get(timeout=min(left_s, HEARS_S))
+            except queue.Empty:
+                if left_s <= HEARS_S:
+                    raise
+                continue
             if self._process.poll() is not None or self._signals.came:
                 return
             if not self._is_program:

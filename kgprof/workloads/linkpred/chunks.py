@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from kgprof import model as m
-from kgprof.errors import InputError, OutputError, UsageError
+from kgprof.errors import InputError, OutputError, UsageError, remedy
 from kgprof.reading import files
 from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes, Steps
@@ -309,12 +309,10 @@ class Checkpoint:
         except OSError as error:
             with contextlib.suppress(OSError):  # where the folder is a file there is none
                 partial.unlink()
-            hint = "make room and run again"
+            hint = remedy(error, "make room and run again")
             if self.kept:
-                hint = (
-                    "the chunks that are finished stay there; make room, then go on with "
-                    f"--resume {self.folder}"
-                )
+                again = f"--resume {self.folder} goes on with the chunks that are finished"
+                hint = f"{remedy(error, 'make room')}; {again}"
             raise OutputError(
                 f"{self.folder} cannot be written: {error.strerror}", hint=hint
             ) from None

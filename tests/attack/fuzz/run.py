@@ -16,7 +16,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found,unused-ignore]
 
-from tests.attack.fuzz.corpus_files import CORPUS, GROUPS, LARGEST, inputs
+from tests.attack.fuzz.corpus_files import CORPUS, GROUPS, LARGEST, inputs, neutral
 
 # The rooms that read: counting in all the others makes an input three times as slow.
 ROOMS = ("cli", "collectors", "compare", "gate", "measures", "reading", "record", "workloads")
@@ -61,7 +61,7 @@ def main(group: str, what: str, found: Path) -> None:
 def keep(found: Path) -> None:
     """Put what was found into the corpus, under the reader it is of."""
     for path in sorted((found / "new").iterdir()):
-        name, _, content = path.read_bytes().partition(b"\n")
+        name, _, content = neutral(path.read_bytes()).partition(b"\n")
         digest = hashlib.sha256(content).hexdigest()[:12]
         (CORPUS / name.decode() / digest).write_bytes(content)
 

@@ -6,6 +6,7 @@ The child's own program is replaced by a few lines without torch, so that these 
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from kgprof.model import Exit, Options
 from kgprof.record.ground.job import Failed, Job, Task
 from kgprof.record.processes import children
 from kgprof.record.processes.children import Caches, Ended, Start
+from kgprof.signals import Signals
 
 PROLOGUE = """
 import faulthandler, json, os, signal, sys, time
@@ -453,3 +456,45 @@ def wait_until(condition: object, *, seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.02)
+
+
+def test_a_signal_that_another_thread_takes_is_heard() -> None:
+    """As after SIGSTOP, the signal and SIGCONT: `kill %1` of a stopped job."""
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
+    child = children._Child.__new__(children._Child)
+    child._news = news
+    child._is_program = True
+    child._process = SimpleNamespace(poll=lambda: None)  # type: ignore[assignment]
+    ready = threading.Event()
+
+    def takes() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        ready.set()
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        with Signals(lambda _: news.put(None), unhandled=True) as child._signals:
+            other = threading.Thread(target=takes, daemon=True)
+            other.start()
+            ready.wait()
+            began = time.monotonic()
+            child._await_news(60.0)
+            assert child._signals.came is signal.SIGTERM
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert time.monotonic() - began < 30
+
+
+def test_time_is_up_also_where_it_is_less_than_a_signal_takes() -> None:
+    child = children._Child.__new__(children._Child)
+    child._news = queue.SimpleQueue()
+
+    for seconds in (0.0, 0.1, 1.5):
+        began = time.monotonic()
+        with pytest.raises(queue.Empty):
+            child._await_news(seconds)
+        assert seconds <= time.monotonic() - began
