@@ -459,7 +459,10 @@ def _is_unlike_others(run: m.RunReport, found: m.RunLimits) -> str:
     usual = m.known(m.known(run.compile).steady)
     traced, others = figure(found.step_us / 1e3), figure(usual.median / 1e3)
     if found.step_us > UNLIKE_OTHERS * usual.median:
-        return f"the traced steps took {traced} ms each, and the median step of the run {others} ms"
+        return (
+            f"the traced steps took {traced} ms on average, and the median step of the run "
+            f"{others} ms"
+        )
     if usual.median * MOSTLY < found.busy_us <= found.step_us * MOSTLY:
         work = figure(found.busy_us / 1e3)
         return f"a step takes {others} ms without torch.profiler, and has {work} ms of GPU work"

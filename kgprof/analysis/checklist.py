@@ -141,7 +141,10 @@ _DATA_DEPENDENT = {
     "GB0246",
     "GB0360",
 }
-_REFUSED = re.compile(r"print|Logger\.\w+|(?:warnings\.)?warn")
+_REFUSED = re.compile(
+    r"print|(?:warnings\.)?warn"
+    r"|(?:logging\.)?Logger\.(?:debug|info|warn|warning|error|exception|critical|log)\w*"
+)
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
 ON_A_GPU_ALONE = (

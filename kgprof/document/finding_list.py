@@ -135,6 +135,7 @@ def said_cost(costs: Sequence[m.FindingCost]) -> str:
 # break, name what does not exist, or take more than a message out (logger.isEnabledFor).
 _NO_HINTS = (
     "Set torch._dynamo.trace_autograd_ops",
+    "Avoid calling the function",  # which may do what the program needs, as zero_grad()
     "Ensure the input tensor to `tolist()`",
     "Apply `@torch._dynamo.dont_skip_tracing`",
     "Add the logging method to",

@@ -585,6 +585,17 @@ def test_where_every_compilation_failed_no_compiled_function_is_praised() -> Non
     assert PracticeStatus.PASS not in statuses.values(), statuses
 
 
+def test_the_logger_of_a_ddp_module_prints_nothing() -> None:
+    statuses = []
+    for name in ("logging, qualname: Logger.info", "torch, qualname: Logger.set_runtime_stats"):
+        reason = written.builtin("x").replace("context: builtin x", f"context: module: {name}, ")
+        line = written.broken("0/0", written.CALLER, (written.FILE, 17, "step"), reason=reason)
+        recording = written.recording(*written.compiled("0/0", written.STEP), line)
+        statuses.append(items(recording)["no-prints"].status)
+
+    assert statuses == [PracticeStatus.FAIL, PracticeStatus.PASS]
+
+
 @pytest.mark.parametrize(
     ("reason", "practice"),
     [

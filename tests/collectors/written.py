@@ -437,6 +437,7 @@ class Region(NamedTuple):
     graphs: int
     kernels: int = 1
     recorded: int = 0  # of the runs, the first ones: torch records a graph in them
+    generated: bool = True  # whether it calls what Inductor generated; else eager operators only
 
 
 RAN = Region("0/0", runs=4, graphs=0, kernels=0)
@@ -495,6 +496,10 @@ def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
         for run in range(region.runs):
             name = f"Torch-Compiled Region: {region.compile_id}"
             yield {**event, "cat": "cpu_op", "name": name, "ts": start + 100 * run, "dur": 90.0}
+        for run in range(region.runs if region.generated else 0):
+            name = "## Call CompiledFxGraph fabc ##"
+            at = start + 100 * run + 0.25
+            yield {**event, "cat": "cpu_op", "name": name, "ts": at, "dur": 89.0}
         for run in range(region.recorded):
             name = "cudagraphify.get_container"
             yield {**event, "cat": "cpu_op", "name": name, "ts": start + 100 * run + 4, "dur": 2.0}

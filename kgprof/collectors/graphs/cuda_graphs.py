@@ -21,6 +21,7 @@ from typing import Any, Unpack
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace as replaced
 
 from kgprof import model as m
@@ -144,6 +145,8 @@ MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks
 LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
+GENERATED = "## Call CompiledFxGraph"  # and its key, around a call of what Inductor generated
+Mask = npt.NDArray[np.bool_]
 # What a trace has of a recording, and of the first run of a size; the last is CUDA's own call.
 RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBeginCapture")
 NAMED = 2  # numbers, in a message
@@ -315,7 +318,7 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     # Events of a call in which torch records a CUDA graph, or prepares to.
     begins = columns.named(*RECORDING) & (columns.of_category("cpu_op") | by_the_cpu)
     recording = launches.innermost(columns, regions, np.flatnonzero(begins))
-    replays = regions.copy()
+    replays = _with_generated_code(columns, regions)
     replays[recording[recording != NOBODY]] = False
     inside = launches.innermost(columns, regions, calls)
     counted = (inside != NOBODY) & replays[inside]
@@ -333,6 +336,18 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
             launches=int(graph_calls[made].sum()),
             kernels=int(kernel_calls[made].sum()),
         )
+
+
+def _with_generated_code(columns: Columns, regions: Mask) -> Mask:
+    """Return the regions that call what Inductor generated: torch opens one too where only eager
+    operators run in it. All of them where the trace names no such call."""
+    called = columns.named(GENERATED)
+    if not called.any():
+        return regions.copy()
+    around = launches.innermost(columns, regions, np.flatnonzero(called))
+    having = np.zeros_like(regions)
+    having[around[around != NOBODY]] = True
+    return having
 
 
 # ---------------------------------------------------------------- what torch logs

@@ -152,6 +152,7 @@ OF_OPERATORS = {
     **dict.fromkeys(("aten::_unique2", "aten::unique_dim"), "unique"),
 }
 INSIDE = "inside-operator"
+UNNAMED = "unnamed-operation"  # of compiled code, seen by torch's debug mode alone
 ONE_HOT = "one_hot"
 # Operators that check their input on a CPU and not on a GPU: how often one reads on a CPU, and of
 # these on a GPU. one_hot reads the number of classes anywhere, where it is not given.
@@ -190,6 +191,7 @@ SAID = {
     **{name: f"{name}()" for name in ("nonzero", "unique")},
     "mask-index": "indexing with a boolean mask",
     "inside-operator": "a value read inside an operator",
+    "unnamed-operation": "an operation that torch does not name",
     **{name: f".{name}()" for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "numpy": ".cpu(), which .numpy() needs there,",  # without it, .numpy() raises
     "blocking-copy": "copy_()",
@@ -204,6 +206,10 @@ SAID = {
 
 # Functions of torch.linalg that read whether they failed; each has a form that returns it.
 CHECKING = ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")
+READS_OR_COPIES = (
+    "torch does not say what waits: it may be a read, or the copy of a tensor that lies on the "
+    "CPU, as an index or a table that is no buffer of the module"
+)
 READS_FOR_ITSELF = "an operator of the graph reads for itself, as to check a result"
 UNCHECKED = (
     "torch.linalg.{}_ex() reads nothing and raises no error: its last result says if it fails"
@@ -322,12 +328,13 @@ def _of_run(
             frame.function for frame in first.frames if (frame.file, frame.line) == site.place
         )
         place = source.at(*site.place, function)
-        cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
+        in_graph = _is_in_a_graph(first)
+        otherwise = UNNAMED if in_graph and first.source == "sync-debug" else INSIDE
+        cause = next((cause for record in seen if (cause := cause_of(record))), otherwise)
         identity = [*source.identity(place), cause]
         library, chain = _way_into_a_library(source, first)
         if library is not None:  # the same in another version that moved the line
             identity += (library.package, library.file, library.function, library.text)
-        in_graph = _is_in_a_graph(first)
         called = ""
         if not in_graph and cause == INSIDE:
             called = called_function(doing(first)[1])
@@ -340,7 +347,7 @@ def _of_run(
         where = EAGER
         if in_graph:
             where = COMPILED
-        elif is_one_way and (run.key, *site.place) in broken:
+        elif is_one_way and library is None and (run.key, *site.place) in broken:
             where = BREAK
         steps, share = 0, 0.0
         if not window:
@@ -610,6 +617,8 @@ def cause_of(record: m.SyncRecord) -> str:
         return WAITS[record.op]
     if record.operator:
         return CAUSES.get(record.operator, INSIDE)
+    if record.source == "sync-debug" and _is_in_a_graph(record):
+        return ""  # the expression is that of the call of the graph
     if record.source == "python-call":
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
@@ -804,6 +813,8 @@ def _why_no_code(event: Sync, *, is_note: bool) -> str:
     name = event.called or event.operator.removeprefix("linalg_")
     text = event.expression + event.location.text
     is_check = name in CHECKING and f"linalg.{name}(" in text
+    if event.cause == UNNAMED:
+        return READS_OR_COPIES
     if event.rule == SYNC_IN_GRAPH.id and event.cause == INSIDE:
         return UNCHECKED.format(name) if is_check else READS_FOR_ITSELF
     if event.library or event.rule not in _COUNTED:

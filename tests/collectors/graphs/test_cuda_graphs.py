@@ -213,6 +213,7 @@ def test_a_graph_left_out_among_others_that_are_launched_is_said(report: Region,
         Region("1/0", runs=4, graphs=4),
         Region("1/0", runs=4, graphs=0, kernels=0),
         Region("7/0", 4, 0),
+        Region("1/0", runs=4, graphs=0, kernels=9, generated=False),  # of eager operators
     ],
 )
 def test_a_graph_that_is_launched_or_has_no_kernels_or_was_never_asked_to_be_one_is_no_finding(
