@@ -13,6 +13,9 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.stderr.write("kgprof: error: interrupted\n")
         sys.exit(130)  # kgprof.errors.EXIT_INTERRUPTED, which may be what was being imported
+    except (ImportError, OSError, MemoryError) as error:  # no memory, no descriptor, half installed
+        sys.stderr.write(f"kgprof: error: kgprof cannot be loaded: {str(error) or 'no memory'}\n")
+        sys.exit(3)  # EXIT_INTERNAL; Python's own would be that of a gate that failed
     run()
 
 

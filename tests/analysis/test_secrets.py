@@ -714,3 +714,20 @@ def test_a_value_that_a_string_puts_on_the_next_line_goes() -> None:
     text = r"<key>password</key>\n\t<string>hunter2hunter</string>"
 
     assert "hunter2" not in without_secrets(text, Counter())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value of pw: expected 'hunter2hunter'",
+        "value of pw: expected 'a', got 'hunter2hunter', used in line 3",
+        "value of self.cfg['password']: expected 'hunter2hunter'",
+    ],
+)
+def test_a_guard_in_our_own_words_names_no_secret(text: str) -> None:
+    assert "hunter2" not in without_secrets(text, Counter())
+
+
+def test_other_guards_in_our_own_words_stay() -> None:
+    for text in ("value of mode: expected 'train', got 'eval'", "value of n: expected 2, got 3"):
+        assert without_secrets(text, Counter()) == text

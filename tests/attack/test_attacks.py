@@ -31,6 +31,7 @@ def named(value: object) -> str:
     [
         ("kgprof: error: no room\n", True),
         ("kgprof: error: no room\nkgprof: error: no room\n", False),
+        ("kgprof: error: nothing was measured\nkgprof: error: no room\n", True),
         ("Fatal Python error: init_sys_streams\nOSError: [Errno 9]\n", True),
         ('Traceback\n  File "/x/kgprof/cli/verbs.py", line 3, in <module>\nMemoryError\n', True),
         ('Traceback\n  File "/x/kgprof/cli/verbs.py", line 3, in report\nMemoryError\n', False),

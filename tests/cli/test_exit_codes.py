@@ -171,3 +171,23 @@ def test_ctrl_c_while_it_imports_ends_it_as_ever(tmp_path: Path) -> None:
         _, err = running.communicate()
 
     assert (running.returncode, err) == (130, "kgprof: error: interrupted\n")
+
+
+@pytest.mark.parametrize("raises", ["ImportError('no module msgspec')", "MemoryError()"])
+def test_where_kgprof_cannot_be_loaded_it_says_so_in_one_line(tmp_path: Path, raises: str) -> None:
+    code = (
+        "import sys\n"
+        "class Fails:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'kgprof.cli': raise {raises}\n"
+        "sys.meta_path.insert(0, Fails())\n"
+        "from kgprof.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    assert done.returncode == 3
+    assert done.stderr.startswith("kgprof: error: kgprof cannot be loaded: no m")
+    assert done.stderr.count("\n") == 1
