@@ -220,7 +220,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
             ["profile", "--mode", "egaer"],
             ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"],
         ),
-        (["profile", "--device", "gpu"], ["'gpu' is --device cuda here"]),
+        (["profile", "--device", "gpu"], ["no device 'gpu'", "a GPU is --device cuda"]),
         (["profile", "--format", "jsn"], ["no format 'jsn'; did you mean 'json'?", "one of "]),
         (
             ["profile", "--format", "json", "--format", "text"],

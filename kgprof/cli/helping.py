@@ -103,13 +103,9 @@ class Verb(click.Command):
         return formatter.getvalue().rstrip("\n")
 
 
-class Verbs(click.Group):
-    """All of them, in groups."""
-
-    command_class = Verb
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write({title: [*verbs.items()] for title, verbs in VERBS.items()}, formatter)
+def write_verbs(formatter: click.HelpFormatter) -> None:
+    """Write what each verb answers, in groups."""
+    _write({title: [*verbs.items()] for title, verbs in VERBS.items()}, formatter)
 
 
 def _brief_option() -> click.Option:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # --help is instant
 
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
+DEVICES = ("auto", "cpu", "cuda")
 PASSES = tuple(str(name) for name in m.PassName)
 # of its one run
 SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))
@@ -37,7 +38,6 @@ UNNAMED = (
     f"no workload is named: this is kgprof's own example, {DEFAULTS.workload} "
     "(yours: kgprof {verb} FILE.py:FUNCTION or SCRIPT.py)"
 )
-CONFIGURED = "the workload is {workload}, as the project's configuration says"
 _IN_A_FILE = re.compile(r"(.+\.py)(:.*)?")
 NEAR = 0.75  # from here on one name may be a slip for another, by difflib
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
@@ -462,24 +462,21 @@ torch_trace_option = click.option(
 )
 
 
-class Device(click.Choice[str]):
-    """Says which word other names of a GPU stand for."""
-
-    def __init__(self) -> None:
-        super().__init__(["auto", "cpu", "cuda"])
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "gpu":
-            self.fail("'gpu' is --device cuda here", param, ctx)
-        if str(value).startswith("cuda:"):
-            number = str(value).removeprefix("cuda:")
-            self.fail(f"{value!r} is CUDA_VISIBLE_DEVICES={number} and --device cuda", param, ctx)
-        return super().convert(value, param, ctx)
+def checked_device(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value in DEVICES:
+        return value
+    hint = f"one of {', '.join(DEVICES)}"
+    if value == "gpu":
+        hint = "a GPU is --device cuda"
+    if value.startswith("cuda:"):
+        hint = f"it is CUDA_VISIBLE_DEVICES={value.removeprefix('cuda:')} and --device cuda"
+    raise UsageError(f"no device {value!r}", hint)
 
 
 device_option = click.option(
     "--device",
-    type=Device(),
+    callback=checked_device,
+    metavar=f"[{'|'.join(DEVICES)}]",
     default=DEFAULTS.device,
     show_default=True,
     help="auto means cuda if torch sees a GPU.",
@@ -651,7 +648,7 @@ def tell_of_the_default(workload: str) -> None:
     ctx = click.get_current_context()
     if ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT:
         return
-    words = CONFIGURED.format(workload=workload)
+    words = f"the workload is {workload}, as the project's configuration says"
     if workload == DEFAULTS.workload:
         words = UNNAMED.format(verb=ctx.info_name)
     ctx.ensure_object(Context).inform(words)
@@ -758,6 +755,6 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
 def unknown(
     kind: str, name: str, known: Sequence[str], *, near: str = "", cutoff: float = 0.5
 ) -> str:
-    for nearest in difflib.get_close_matches(near or name, known, n=1, cutoff=cutoff):
+    for nearest in difflib.get_close_matches(near or name, known, 1, cutoff):
         return f"no {kind} {name!r}; did you mean {nearest!r}?"
     return f"no {kind} {name!r}"

@@ -11,7 +11,7 @@ import click
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.cli import helping, options
-from kgprof.cli.helping import Verb, Verbs
+from kgprof.cli.helping import Verb
 from kgprof.cli.options import DEFAULTS, PLACE, Context, Spelt, with_context
 from kgprof.cli.saying import inert, inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
@@ -46,9 +46,14 @@ def _hint_of(name: str) -> str:
     return "see kgprof --help"
 
 
-class OrWorkload(Verbs):
+class Verbs(click.Group):
     """Takes a workload in place of a verb for one to profile, and suggests the nearest verb,
     whichever click is installed."""
+
+    command_class = Verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        helping.write_verbs(formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
@@ -100,7 +105,7 @@ def versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(
-    cls=OrWorkload,
+    cls=Verbs,
     invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kgprof.errors import InputError, UsageError, WorkloadError
+from kgprof.errors import UsageError, WorkloadError
 from kgprof.reading.compile_calls import no_step
 from kgprof.workloads import catalog, programs
 from kgprof.workloads.catalog import BUILT_IN
@@ -89,7 +89,7 @@ def find(workload: str) -> Target | None:
         file = Path(place)
         if not file.is_file():
             hint = "a workload in a file is path/file.py:name"
-            raise InputError(f"file not found{programs.near_file(file)}", path=file, hint=hint)
+            raise programs.no_file(file, hint)
         return Target(file=file.resolve(), name=name)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"{place!r} is not a module name", hint=FORMS)

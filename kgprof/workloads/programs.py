@@ -71,17 +71,20 @@ def find(workload: str) -> Program:
         )
     if not file.is_file():
         hint = "a script is path/script.py; a workload in a file is file.py:name"
-        raise InputError(f"file not found{near_file(file)}", path=file, hint=hint)
+        raise no_file(file, hint)
     if not os.access(file, os.R_OK):
         raise InputError("cannot be read: permission denied", path=file)
     return Program(file=file)
 
 
-def near_file(file: Path) -> str:
-    """Ask whether a Python file beside it was meant; empty where none has such a name."""
+def no_file(file: Path, hint: str) -> InputError:
+    """Return the error, which asks whether a Python file beside it was meant."""
     beside = (each.name for each in file.parent.glob("*.py"))
     near = difflib.get_close_matches(file.name, beside, n=1, cutoff=0.7)
-    return f"; did you mean {str(file.with_name(near[0]))!r}?" if near else ""
+    what = "file not found"
+    if near:
+        what += f"; did you mean {str(file.with_name(near[0]))!r}?"
+    return InputError(what, path=file, hint=hint)
 
 
 def spec_of(name: str) -> ModuleSpec | None:
