@@ -34,6 +34,13 @@ selftest` says what works with yours. This table is made by `python benchmarks/t
 """
 
 
+def by_hand(file: Path) -> str:
+    """Return what follows the table in a file that is there: its later headings."""
+    written = file.read_text("utf-8") if file.is_file() else ""
+    _, heading, rest = written.partition("\n## ")
+    return heading + rest
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -45,7 +52,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.keep or Path(scratch)
         answers = [selftest(environment(folder, version), version) for version in asked.versions]
-    asked.out.write_text(page(asked.versions, answers), encoding="utf-8")
+    asked.out.write_text(page(asked.versions, answers) + by_hand(asked.out), encoding="utf-8")
     wrong = [
         f"torch {answer['torch']}: {check['capture']}"
         for answer in answers

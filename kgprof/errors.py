@@ -79,5 +79,5 @@ def remedy(error: OSError, usual: str) -> str:
     """The hint for what could not be read or written: a fault of a device is no matter of rights or
     of room."""
     if error.errno == errno.EIO:
-        return "the system reports a fault of the device or of its connection; its log may say more"
+        return "the system reports a fault of the disk or of its connection; dmesg may say more"
     return usual

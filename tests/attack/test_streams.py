@@ -141,7 +141,7 @@ def test_json_on_a_terminal_steers_nothing_and_is_the_same_json() -> None:
 @pytest.mark.parametrize(
     ("number", "hint"),
     [
-        (errno.EIO, "a fault of the device"),
+        (errno.EIO, "a fault of the disk"),
         (errno.EACCES, "choose a writable place"),
         (errno.ENOSPC, "free some disk space"),
     ],
@@ -174,4 +174,4 @@ def test_a_device_that_fails_is_no_matter_of_rights(
         store.write_export(tmp_path / "x", b"x")
 
     assert "writable" not in raised.value.hint
-    assert "a fault of the device" in raised.value.hint
+    assert "a fault of the disk" in raised.value.hint

@@ -208,7 +208,7 @@ SAID = {
 CHECKING = ("cholesky", "inv", "ldl_factor", "lu_factor", "solve")
 READS_OR_COPIES = (
     "torch does not say what waits: it may be a read, or the copy of a tensor that lies on the "
-    "CPU, as an index or a table that is no buffer of the module"
+    "CPU, as an index or a table that is not one of the module's buffers"
 )
 READS_FOR_ITSELF = "an operator of the graph reads for itself, as to check a result"
 UNCHECKED = (
