@@ -47,6 +47,7 @@ from typing import ClassVar, NamedTuple
 
 from kgprof import model as m
 
+LEAST = 1e-12  # of a time in any unit; a ratio to less may be larger than any number
 ALPHA = 0.05  # intervals hold the truth in 95 %
 SPENDING = 2.0
 FIRST_LOOK, EVERY = 4, 2  # pairs: whole ABBA at the first look, and as many AB as BA at each
@@ -102,7 +103,7 @@ class Samples(m.Model, kw_only=False):
     @property
     def variation(self) -> float:
         """How many times the short samples the long ones are."""
-        if self.low <= 0:
+        if self.low <= LEAST:
             return 1.0
         return self.high / self.low
 
@@ -197,7 +198,7 @@ def _rounds_apart(first: Collection[float], second: Collection[float]) -> bool:
 
 
 def _by_ranges(first: Samples, second: Samples) -> Answer:
-    if min(first.low, second.low) <= 0:
+    if min(first.low, second.low) <= LEAST:
         return Unknown(Doubt.NO_TIME)
     measured = Interval(
         first.median,
@@ -227,7 +228,7 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
 def welch(first: Collection[float], second: Collection[float]) -> Interval | None:
     """Of rounds of which none belongs to another. None for too few of them, or a time that is
     none."""
-    if min(len(first), len(second)) < FEWEST_ROUNDS or min(*first, *second) <= 0:
+    if min(len(first), len(second)) < FEWEST_ROUNDS or min(*first, *second) <= LEAST:
         return None
     logs = [*map(math.log, first)], [*map(math.log, second)]
     half = _half_width((variance(logs[0]), variance(logs[1])), (len(first), len(second)))
@@ -344,7 +345,7 @@ def share(look: int, planned: int) -> float:
 def paired(of: Sequence[Pair], in_turn: InTurn) -> Interval | None:
     """At its look; some pairs may have been lost. None for fewer than two, or a time that is
     none."""
-    if len(of) < FEWEST_ROUNDS or min(min(pair) for pair in of) <= 0:
+    if len(of) < FEWEST_ROUNDS or min(min(pair) for pair in of) <= LEAST:
         return None
     apart = [math.log(pair.ratio) for pair in of]
     half = t_quantile(len(of) - 1, share(in_turn.look, in_turn.planned)) * math.sqrt(

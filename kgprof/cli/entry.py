@@ -54,7 +54,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # Never left: one that comes while the interpreter shuts down must not take the exit code away.
     # The interpreter itself takes handlers of Python away before it is gone, but leaves what is
     # ignored.
-    Signals(end, unhandled=True).__enter__()
+    try:
+        Signals(end, unhandled=True).__enter__()
+    except (MemoryError, SystemError) as error:  # what Python says of an allocation that failed
+        sys.exit(internal_error(error, context))
     code = run(args, context)
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)

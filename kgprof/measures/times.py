@@ -12,7 +12,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
+from kgprof.judge import FEWEST_ROUNDS, LEAST, Answer, Doubt, Faster, Samples, Unknown, judge
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
@@ -147,7 +147,7 @@ def _unit_time(run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequenc
 def throughput(time_a_unit: m.Time, unit: m.WorkUnit) -> m.Time:
     """Units a second, from milliseconds a unit: the quickest sample is the highest rate."""
     time = m.known(time_a_unit)
-    if time.minimum <= 0:
+    if time.minimum <= LEAST:
         return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
         1000 / time.median,

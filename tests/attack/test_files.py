@@ -248,6 +248,7 @@ def test_a_file_beside_a_recording_json_of_a_program_s_own_may_be_replaced(tmp_p
     [
         ("eager_resnet", "compile.json", {"calls": 5 * 10**7 + 1}),  # more than fit into memory
         ("eager_resnet", "compile.json", {"calls": 10**12}),
+        ("handmade", "batched.eager/timing.json", {"evaluation_s": [1e-320]}),
         ("busy_gpu", "timing.json", {"step_us": [[0] * 1000]}),  # by a clock that stood still
     ],
 )
