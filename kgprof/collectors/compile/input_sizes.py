@@ -84,8 +84,8 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     met: dict[_Key, dict[int, None]] = {}
     came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
     tensors, parameters = set(), set()
-    described = ((name, *each) for name in names for each in _described(trace, name))
-    for name, source, sizes, is_parameter in described:
+    each_input = ((name, *each) for name in names for each in described(trace, name))
+    for name, source, sizes, is_parameter in each_input:
         came.setdefault((frame_id(name), source), set()).add(name)
         tensors.add(MEMBER.sub(r".\1", source))
         for dimension, size in enumerate(sizes):
@@ -150,7 +150,7 @@ def _symbols(trace: RunTrace, name: str) -> Iterator[str]:
             yield str(made.get("source"))
 
 
-def _described(trace: RunTrace, name: str) -> Iterator[tuple[str, Sequence[int], bool]]:
+def described(trace: RunTrace, name: str) -> Iterator[tuple[str, Sequence[int], bool]]:
     """The source and sizes of each tensor among the inputs of one compilation, and whether it is a
     parameter."""
     tensors: dict[tuple[object, ...], Mapping[str, object]] = {}

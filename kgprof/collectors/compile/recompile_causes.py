@@ -14,6 +14,7 @@ from kgprof import model as m
 from kgprof.collectors.compile.compilations_by_function import FunctionCompilations, is_recompile
 from kgprof.collectors.compile.guard_rejections import Rejections
 from kgprof.collectors.compile.guard_words import is_returned_by_a_break
+from kgprof.collectors.compile.input_sizes import described
 from kgprof.collectors.guard_text import OTHER, Guard, is_condition
 from kgprof.reading import compiled_callables
 from kgprof.reading.source_text import resumed_at
@@ -52,7 +53,7 @@ class Recompile(m.Model):
 def recompiles_of(function: FunctionCompilations, rejections: Rejections) -> Iterator[Recompile]:
     """Yield the recompiles of a function, as far as they are known without advice."""
     trace = function.trace
-    causes = _Causes(rejections)
+    causes = _Causes(trace, rejections)
     for compiled in function.recompiled:
         rejected = rejections.get(compiled.compile_id, ())
         guard = causes.first_of(compiled.frame_id, rejected)
@@ -99,10 +100,15 @@ def _without_a_reason(compiled: Compiled, *, knows_resets: bool) -> Guard:
 class _Causes:
     """Tells the cause from what failed before for the same code object."""
 
-    def __init__(self, rejections: Rejections) -> None:
+    def __init__(self, trace: RunTrace, rejections: Rejections) -> None:
         self._met: dict[str, set[object]] = defaultdict(set)  # by code object
         # what each entry was compiled for
         self._values: dict[tuple[str, _Subject], str] = {}
+        for entry in {guard.entry for guards in rejections.values() for guard in guards}:
+            for source, sizes, _ in described(trace, entry):
+                self._values[entry, ("rank", source, None)] = str(len(sizes))
+                for dimension, size in enumerate(sizes):
+                    self._values[entry, ("size", source, dimension)] = str(size)
         for guards in rejections.values():
             for guard in guards:
                 if not is_condition(guard):
