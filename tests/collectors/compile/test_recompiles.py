@@ -338,6 +338,36 @@ def test_a_size_for_which_a_range_was_compiled_is_not_marked() -> None:
     assert {found.fix for found in diagnosed(*lines)} == {""}
 
 
+def test_sizes_of_which_each_has_an_entry_are_not_the_cause_beside_a_new_value() -> None:
+    """A helper called for two parameters: in the second step the number that a break returned is
+    another one, and each entry says no to what it is asked first."""
+    size = "0/2: tensor 'x' size mismatch at index 1. expected 5, actual 3"
+    lines = [
+        *compiled("0/0", STEP),
+        *described("0/0", 0, "x", 8, 3),
+        *compiled("0/1", STEP, call=1),
+        *described("0/1", 1, "x", 8),
+        rejected("0/1", "0/0: tensor 'x' rank mismatch. expected 2, actual 1", call=1),
+        *compiled("0/2", STEP, call=2),
+        *described("0/2", 2, "x", 8, 5),
+        rejected(
+            "0/2",
+            "0/1: tensor 'x' rank mismatch. expected 1, actual 2",
+            "0/0: tensor 'y' dtype mismatch. expected Float, actual Half",
+            call=2,
+        ),
+        *compiled("0/3", STEP, call=10),
+        rejected("0/3", size, "0/0: k == 1.0", call=10),
+        ran("0/0", *range(10)),
+        ran("0/3", *range(10, 20)),
+    ]
+
+    said = " ".join(found.message + found.detail for found in diagnosed(*lines))
+
+    assert "k == 1.0" in said or "value of k" in said
+    assert "expected 5" not in said
+
+
 def test_sizes_that_vary_together_are_marked_together() -> None:
     reason = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6"
     lines = [
