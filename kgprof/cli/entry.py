@@ -114,14 +114,14 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
 
 
 def _of_an_option(error: click.UsageError) -> str:
-    """What else may be meant by an option that the verb has not, or by a word too many."""
+    """What else may be meant by an option that the verb has not."""
     ctx = error.ctx
     assert ctx is not None
     if not isinstance(error, click.NoSuchOption):
         return ""
     others = [name for name, verb in cli.commands.items() if _has(verb, error.option_name)]
     where = clause("; it is an option of kgprof ", ", ".join(others))
-    return where or "; the workload's own options go after --"
+    return where + "; the workload's own options go after --"
 
 
 def _message(error: click.ClickException) -> str:

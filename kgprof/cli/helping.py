@@ -54,11 +54,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "The run": (
         *("-m", "--strategy", "--mode", "--backend", "--dynamic", "--precision", "--size"),
         *("--sizes", "--ladder", "--case", "--device", "--seed", "--workload", "--record"),
+        *("--list", "--torch-trace"),
     ),
     "Measuring": (
         *("--passes", "--steps", "--warmup", "--rounds", "--evaluations", "--timeout"),
         *("--max-steps", "--duration", "--wait-for-idle", "--executions", "--processes"),
-        *("--repeats", "--minutes", "--resume", "--torch-trace", "--rerun-hta", "--memory"),
+        *("--repeats", "--minutes", "--resume", "--rerun-hta", "--memory"),
     ),
     "Limits": (
         *("--max", "--max-regression", "--fail-on", "--accepted", "--update-baseline"),

@@ -370,36 +370,47 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     module = ctx.ensure_object(Context).module
     if module is None:
         is_named = ctx.get_parameter_source("workload") is not ParameterSource.DEFAULT
-        return value if is_named else (_configured() or value)
+        return value if is_named else (_configured(Path.cwd()) or value)
     if value != param.get_default(ctx):
         raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", "name one of them")
     return f"{MODULE_OPTION}{module}"
 
 
-def _configured() -> str:
-    """The workload that the project's configuration names, from the working directory; empty where
-    it names none. Faults of the file are told by who reads the rest of it."""
-    from kgprof.cli.reading import gate_configuration
+def _configured(seen_from: Path) -> str:
+    """The workload that the project's configuration names; of a file the path from a folder. Empty
+    where it names none.
 
-    file = gate_configuration([])
-    workload = file.workload or ""
+    Raises UsageError with every fault of the configuration, and where the file is not there.
+    """
+    from kgprof.cli.reading import gate_configuration
+    from kgprof.gate.settings import refuse
+
+    faults: list[str] = []
+    configuration = gate_configuration(faults)
+    refuse(faults, hint="nothing has been run", where="kgprof's configuration")
+    workload = configuration.workload or ""
     in_a_file = _IN_A_FILE.fullmatch(workload)
     if in_a_file is None:
         return workload
-    return os.path.relpath(Path(file.folder, in_a_file[1])) + (in_a_file[2] or "")
+    file = Path(configuration.folder, in_a_file[1])
+    if not file.is_file():
+        hint = "the project's configuration names it as workload"
+        raise UsageError(f"{file}: file not found", hint)
+    return os.path.relpath(file, seen_from) + (in_a_file[2] or "")
 
 
 def compared_workload(named: Sequence[str], verb: str) -> str:
     """What two versions of a project are to be compared by: what is named, else what its
-    configuration names, and kgprof's own example in kgprof's own checkout only.
+    configuration names, and kgprof's own example in kgprof's own checkout only. A file is seen from
+    the top of the repository.
 
     Raises UsageError, which says what might be meant.
     """
-    from kgprof.cli.reading import gate_configuration, repository
+    from kgprof.cli.reading import repository
     from kgprof.workloads.offered import has_the_example, workloads_in
 
-    workload = next(iter(named), None) or gate_configuration([]).workload
     folder = repository(Path.cwd()) or Path.cwd()
+    workload = next(iter(named), None) or _configured(folder)
     if workload:
         return workload
     if has_the_example(folder):
@@ -468,8 +479,8 @@ def checked_device(_: click.Context, __: click.Parameter, value: str) -> str:
     hint = f"one of {', '.join(DEVICES)}"
     if value == "gpu":
         hint = "a GPU is --device cuda"
-    if value.startswith("cuda:"):
-        hint = f"it is CUDA_VISIBLE_DEVICES={value.removeprefix('cuda:')} and --device cuda"
+    if (number := value.removeprefix("cuda:")).isdecimal():
+        hint = f"it is CUDA_VISIBLE_DEVICES={number} and --device cuda"
     raise UsageError(f"no device {value!r}", hint)
 
 

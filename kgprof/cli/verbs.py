@@ -126,7 +126,7 @@ def cli(ctx: click.Context) -> None:
     """Is this torch.compile'd program slow, why, and where do I look? One HTML report answers.
 
     \b
-    Start here:  kgprof profile                      the built-in evaluator
+    Start here:  kgprof profile linkpred             the built-in evaluator
                  kgprof profile my_model.py:step     a function without arguments
                  kgprof profile train.py -- ARGS     a script, unmodified
 
@@ -167,11 +167,12 @@ def profile(
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
-    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in
-    (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
-    without arguments (one step) or an object with strategies. Each strategy runs in each mode in
-    its own process. Or it is a whole script.py (-m pkg.mod for a module), which runs once,
-    unmodified, with the arguments after --. The last line on stdout is the report's path.
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default if [tool.kgprof]
+    names no workload), another built-in (kgprof workloads lists them), pkg.mod:name or
+    path/file.py:name, where name is a function without arguments (one step) or an object with
+    strategies. Each strategy runs in each mode in its own process. Or it is a whole script.py (-m
+    pkg.mod for a module), which runs once, unmodified, with the arguments after --. The last line
+    on stdout is the report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
@@ -896,6 +897,7 @@ def extract(report: Path, output: Path | None) -> int:
 @cli.command()
 @click.argument(
     "document",
+    metavar="DOCUMENT",
     type=click.Choice(options.RESULTS),
     default=options.RESULTS[0],
 )
@@ -969,7 +971,7 @@ def explain(rule: str | None, form: str) -> int:
         return EXIT_OK
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.lower()
-    if name.isdecimal():
+    if name.isdecimal() and len(name) == len("201"):
         name = f"kgp{name}"
     if name.startswith("kgp"):
         name = name.upper()

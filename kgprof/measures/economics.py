@@ -201,12 +201,12 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     if isinstance(counted, m.Skipped):
         return
 
-    def told_of(counts: Mapping[int, int]) -> list[int]:
-        """In each of those steps of which there is one."""
+    def steady_counts(counts: Mapping[int, int]) -> list[int]:
+        """The counts of the steps after warm-up in which nothing was compiled."""
         return [count for step, count in counts.items() if step in steady and step not in compiling]
 
     after = f"{plural(steps, 'step')} after warm-up without a compilation"
-    if asking := told_of(counted.asked):
+    if asking := steady_counts(counted.asked):
         yield f"torch.compile is called in {len(asking)} of {after}"
     if counted.left_out or any(each.compiled_before for each in counted.callables):
         return
@@ -215,11 +215,11 @@ def _otherwise(evidence: RunEvidence, compiled: m.CompilePass) -> Iterator[str]:
     for each in counted.callables:
         calls.update(each.calls)
         eager.update(each.eager)
-    without = steps - len(told_of(calls))
+    without = steps - len(steady_counts(calls))
     if counted.callables and without > OTHERWISE * steps:
         yield f"{without:,} of {after} call no compiled function"
-    made = sum(told_of(calls))
-    ran_eagerly = sum(told_of(eager))
+    made = sum(steady_counts(calls))
+    ran_eagerly = sum(steady_counts(eager))
     if ran_eagerly > OTHERWISE * made:
         of = f"{plural(made, 'call')} of compiled functions"
         yield f"{ran_eagerly:,} of {of} ran eagerly in {after}"

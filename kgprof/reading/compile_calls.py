@@ -9,6 +9,7 @@ from kgprof.reading.number_uses import is_on
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_OF_A_WORKLOAD = {"strategies", "prepare"}  # a class that has them may be one itself
 _WORD = re.compile(r"[^\W\d]\w*")
 # Python's own functions with which a file may call what it does not name.
 _BY_ANY_NAME = {"eval", "exec", "getattr", "globals", "locals", "vars"}
@@ -170,8 +171,8 @@ def no_step(text: str, name: str) -> str:
     if len(bound) != 1 or bound[0] not in tree.body:
         return ""
     (node,) = bound
-    if isinstance(node, ast.ClassDef) and not node.decorator_list:
-        return "is a class"
+    if isinstance(node, ast.ClassDef) and not (node.decorator_list or node.bases or node.keywords):
+        return "" if _assigned(node.body) & _OF_A_WORKLOAD else "is a class"
     if isinstance(node, ast.FunctionDef) and not node.decorator_list:
         needed = _needed(node.args)
         return f"needs {', '.join(needed)}" if needed else ""
@@ -181,11 +182,19 @@ def no_step(text: str, name: str) -> str:
 def _bound_by(node: ast.AST) -> set[str]:
     if isinstance(node, _Function | ast.ClassDef):
         return {node.name}
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return {node.id}
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        # function.__defaults__ = (3,) makes another function of it
+        owner = node.value if isinstance(node, ast.Attribute) else node
+        return {owner.id} if isinstance(owner, ast.Name) else set()
     if isinstance(node, ast.alias):
         return {node.asname or node.name.partition(".")[0]}
     return set()
+
+
+def _assigned(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements of a class assign to."""
+    parts = (part for each in body for part in ast.walk(each))
+    return {name for part in parts for name in _bound_by(part)}
 
 
 def _needed(arguments: ast.arguments) -> list[str]:

@@ -130,8 +130,9 @@ def refuse_from_its_text(workload: str) -> None:
 def _spelt(workload: str) -> str | None:
     """A workload that is there, of which this may be another spelling: ``model`` and ``model.step``
     of a file model.py, ``model.py::step``."""
-    if "::" in workload:
-        return workload.replace("::", ":")
+    file, _, name = workload.partition("::")
+    if name.isidentifier() and Path(file).is_file():
+        return f"{file}:{name}"
     module, _, name = workload.rpartition(".")
     for place, end in ((workload, ""), (module, f":{name}")):
         file = f"{place.replace('.', os.sep)}.py"

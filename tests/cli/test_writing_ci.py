@@ -191,9 +191,47 @@ def test_without_a_workload_it_is_that_of_the_configuration(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.kgprof]\nworkload = "c.py:step"\n')
+    (tmp_path / "c.py").write_text("def step(): pass\n")
 
     assert cli.run(["ci-init", "github"]) == 0
     assert '"c.py:step"' in (tmp_path / PATHS["github"]).read_text(encoding="utf-8")
+
+
+def test_the_configured_file_is_named_from_the_top_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "kgprof.toml").write_text('workload = "c.py:step"\n')
+    (tmp_path / "sub" / "c.py").write_text("def step(): pass\n")
+    monkeypatch.chdir(tmp_path / "sub")
+
+    assert cli.run(["ci-init", "github", "-o", "../ci.yml"]) == 0
+    assert '"sub/c.py:step"' in (tmp_path / "ci.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workload = 3", "workload must be a string, got 3"),
+        ("workload = ", "kgprof.toml: "),
+        ("workload = 'nowhere.py:step'", "nowhere.py: file not found"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["ci-init github", "profile", "compare --record a b"])
+def test_a_fault_of_the_configured_workload_is_told(
+    verb: str,
+    text: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kgprof.toml").write_text(f"{text}\n")
+
+    assert cli.run(verb.split()) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_repository_of_somebodys_does_not_benchmark_kgprofs_example(
@@ -218,11 +256,11 @@ def test_verbs_that_run_take_the_workload_of_the_configuration(
 ) -> None:
     (tmp_path / "bench").mkdir()
     (tmp_path / "kgprof.toml").write_text('workload = "bench/model.py:step"\n')
+    (tmp_path / "bench" / "model.py").write_text("def other(): pass\n")
     monkeypatch.chdir(tmp_path / here)
 
     assert cli.run(["check-graphs"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"kgprof: error: {Path('bench', 'model.py').relative_to(here or '.')}")
+    assert "model.py has no 'step'" in capsys.readouterr().err
 
 
 def test_compare_records_nothing_without_a_workload(

@@ -270,3 +270,43 @@ def test_what_python_can_read_is_not_refused(tmp_path: Path, source: str) -> Non
     refuse_from_its_text(f"{file}:step")
     refuse_from_its_text("linkpred")
     refuse_from_its_text("json.tool:main")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class W:\n    strategies = {'a': print}\n",
+        "class W:\n    strategies: dict = {}\n    def prepare(self): ...\n",
+        "class W(Base):\n    pass\n",
+        "@made\nclass W:\n    pass\n",
+        "class W:\n    pass\nW = W()\n",
+        "def W(x):\n    pass\nW.__defaults__ = (3,)\n",
+        "def W(x=1, *more, **named):\n    pass\n",
+        "from a import W\n",
+        "if True:\n    def W(x): ...\n",
+    ],
+)
+def test_what_may_be_a_workload_is_not_refused_by_its_text(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "w.py"
+    file.write_text(text, encoding="utf-8")
+
+    loading.refuse_from_its_text(f"{file}:W")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("class W:\n    pass\n", "is a class"),
+        ("def W(x, *, k):\n    pass\n", "needs x, k"),
+        ("def W(x, y=1):\n    pass\n", "needs x"),
+    ],
+)
+def test_a_class_and_a_function_that_needs_arguments_are_refused_by_their_text(
+    text: str, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "w.py"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(UsageError) as raised:
+        loading.refuse_from_its_text(f"{file}:W")
+    assert raised.value.message == f"{file}:W {why}"

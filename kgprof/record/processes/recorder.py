@@ -396,9 +396,10 @@ class Recorder:
         return self._counted(ended) or m.Control(ended)
 
     def _trial(
-        self, task: Task, key: m.RunKey, setting: m.Setting, limit_s: float
+        self, task: Task, key: m.RunKey, setting: m.Setting | None, limit_s: float
     ) -> m.Control | None:
-        """A control with a setting; None where the program changed the setting."""
+        """A control with a setting or, to compare, without any; None where the program changed the
+        setting."""
         job = self._job(task, key, control=True, setting=setting, answer=self._answer)
         limit_s = min(job.options.timeout_s, limit_s)
         options = replace(job.options, timeout_s=limit_s)
@@ -439,7 +440,7 @@ class Recorder:
         trials = [self._trial(task, key, setting, limit_s) for setting in settings]
         made = [trial for trial in trials if trial is not None]
         if any(trial.exit.outcome is m.Outcome.OK for trial in made):
-            made.append(self._control(task, key))
+            made += filter(None, [self._trial(task, key, None, limit_s)])
         store.write_json(file, tuple(made))
 
     def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
