@@ -351,7 +351,7 @@ def _of_run(
             where = BREAK
         steps, share = 0, 0.0
         if not window:
-            steps, share = len(reads), _share(reads, memory.watched_us)
+            steps, share = len(reads), _share(reads, _without_compiling(run, memory))
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -408,6 +408,16 @@ def _is_behind_the_steps(seen: Sequence[m.SyncRecord], steps: int) -> bool:
     by_source = _by_source(seen, range(steps))
     counts: list[float] = [max(of_step) for of_step in zip(*by_source, strict=True)]
     return counts[-1] >= OFTEN and counts[-1] > max(counts[:-1], default=0)
+
+
+def _without_compiling(run: RunEvidence, memory: m.MemoryPass) -> list[float]:
+    """The microseconds of each watched step, none of those in which a script's torch compiled."""
+    compiled = run.record.compile
+    compiled_in: tuple[int, ...] = ()
+    if run.record.script is not None and isinstance(compiled, m.CompilePass):
+        compiled_in = compiled.compiled_in
+    numbered = enumerate(memory.watched_us, memory.steady_from)
+    return [us * (step not in compiled_in) for step, us in numbered]
 
 
 def _share(reads: Sequence[int], step_us: Sequence[float]) -> float:

@@ -29,6 +29,7 @@ from kgprof.collectors.trust import disagreements
 from kgprof.model import (
     CALLS_AS_STEPS,
     Checkpoint,
+    CompilePass,
     Finding,
     FindingCost,
     Level,
@@ -732,6 +733,26 @@ def test_the_line_behind_the_loop_that_needs_the_number_is_named() -> None:
     mended = text.replace("loss.item()", "loss.detach()").replace("(total,", "(float(total),")
     exec(mended, outcome)
     assert outcome["fit"]([torch.ones(2), torch.ones(2)]) == 2.0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("compiled_in", "is_a_log"), [((), False), ((5,), True)])
+def test_a_step_that_is_long_because_torch_compiled_holds_no_time(
+    compiled_in: tuple[int, ...], is_a_log: bool
+) -> None:
+    """A log in two of forty steps of a script, of which one is compiled for another size."""
+    step_us = tuple(1000.0 * (100 if step == 5 else 1) for step in range(43))
+    seen = msgspec.structs.replace(read(device="cuda"), calls={5: 1, 25: 1})
+    recording = written_syncs.recording(seen, device="cuda", calls=43, step_us=step_us)
+    (run,) = recording.runs
+    assert isinstance(run.compile, CompilePass)
+    compiled = msgspec.structs.replace(run.compile, compiled_in=compiled_in)
+    script = ScriptRun(step="an optimizer step", steps=43, counted={})
+    run = msgspec.structs.replace(run, script=script, compile=compiled)
+    recording = msgspec.structs.replace(recording, runs=(run,))
+
+    (found,) = syncs.diagnose(syncs.collect(Evidence(recording)))
+
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is is_a_log
 
 
 @pytest.mark.parametrize(
