@@ -57,7 +57,7 @@ def test_a_workload_that_raises_when_it_is_loaded_is_one_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload, out = tmp_path / "model.py", tmp_path / "out"
-    workload.write_text("raise ValueError('no such card')\n")
+    workload.write_text("raise ValueError('no such card')\ndef step(): ...\n")
 
     code = cli.run(["capture", f"{workload}:step", "-q", "-o", str(out)])
 
