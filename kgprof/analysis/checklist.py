@@ -574,7 +574,7 @@ def _plain_checkpoints(seen: Seen) -> Answer:
         at = f"{relative(line.location.file, root)}:{line.location.line}"
         if line.into_compiled is None and line.compiled_keys:
             failed.append(
-                f"{at} saves keys with _orig_mod., which only a compiled module loads; "
+                f"{at} saves keys with _orig_mod., which only a compiled module has; "
                 "model._orig_mod has plain ones"
             )
         elif line.into_compiled and not line.compiled_keys:

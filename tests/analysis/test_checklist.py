@@ -357,7 +357,7 @@ def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
         (
             True,
             None,
-            "saves keys with _orig_mod., which only a compiled module loads",
+            "saves keys with _orig_mod., which only a compiled module has",
         ),
         (
             True,

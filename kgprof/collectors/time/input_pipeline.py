@@ -18,7 +18,8 @@ from kgprof.wording import clause, plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
-_DRAWS = "aten::random_"  # the seed of an iterator, where it is made
+# the seed of an iterator, where it is made; within another operator, as randint, a program's own
+_DRAWS = "aten::random_"
 ONCE_AN_EPOCH = (
     "most of the wait lies where an epoch begins, whose first batch cannot be loaded ahead: "
     "persistent_workers=True keeps the workers; of an epoch of one batch, keep the batch, if its "
@@ -175,7 +176,11 @@ def _loader_fix(
     columns = traced.columns
     calls = loading[np.argsort(columns.start_ns[loading])]
     starts_ns, ends_ns = columns.start_ns[calls], columns.end_ns[calls]
-    drawn_ns = np.sort(columns.start_ns[columns.named(_DRAWS)])
+    draws = columns.named(_DRAWS)
+    inside = launches.innermost(
+        columns, columns.of_category("cpu_op") & ~draws, np.flatnonzero(draws)
+    )
+    drawn_ns = np.sort(columns.start_ns[draws][inside == NOBODY])
     made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
     steady = len(calls) - 2 * int(made.sum())  # the last call of an epoch gives no batch
     if 2 * columns.lasted_ns(calls[1:][made]) > columns.lasted_ns(calls):

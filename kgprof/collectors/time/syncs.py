@@ -119,6 +119,7 @@ COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
 _LOADERS = "/torch/utils/data/"
 _FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
+_STREAMS = "/torch/cuda/streams.py"
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
 DEVICE_WAITS = ("cuda.synchronize", "accelerator.synchronize")
@@ -538,6 +539,8 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     waits in compiled code, where it tries kernels."""
     if on_cuda and record.device == "cpu":
         return ""
+    if record.source == "sync-debug" and record.chain and _STREAMS in record.chain[0].file:
+        return ""  # the call that waits is a record of its own
     if record.chain and _FAKE_TENSORS in record.chain[0].file:
         return ""
     if _is_torchs_own_wait(record):

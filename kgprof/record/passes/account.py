@@ -100,13 +100,13 @@ class Account(Source):
         if self.unavailable:
             return m.Skipped(self.unavailable)
         boundaries = self._steps.boundaries()
+        goes_on = self._steps.after_the_last()
         inner = [
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
-            (Phase.EVALUATION, united(self._evaluations(ended))),
+            (Phase.EVALUATION, united(self._evaluations(ended, bool(goes_on)))),
             (Phase.BESIDE_COMPILING, self._beside_compiling(boundaries)),
         ]
-        goes_on = self._steps.after_the_last()
         outer = [(Phase.REST, (self._began, ended))]
         if boundaries:
             start, after = self._around(len(boundaries), trains_on, bool(goes_on))
@@ -163,19 +163,22 @@ class Account(Source):
             if overlaps(made, begin, end) and end - begin > usual_ns
         ]
 
-    def _evaluations(self, ended: int) -> list[Span]:
+    def _evaluations(self, ended: int, goes_on: bool) -> list[Span]:
         """List the spans in eval mode without a step of an optimizer, from the first one on; none
         in a program without optimizer, which may be in that mode from its first line on. A model
         that is loaded is in it, too, until its training begins; and a generator may be in it while
-        its discriminator learns."""
+        its discriminator learns. Where calls go on after the last step, an optimizer's step may be
+        among them: of that time nothing is known."""
         steps = self._steps.of_optimizers_ns()
         if not steps:
             return []
+        ended = min(ended, steps[-1]) if goes_on else ended
         to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)
             for begin, end in (*self._evaluating, *to_the_end)
-            if begin >= steps[0] and bisect_right(steps, begin) == bisect_left(steps, end)
+            if steps[0] <= begin < end <= ended
+            and bisect_right(steps, begin) == bisect_left(steps, end)
         ]
 
 

@@ -311,7 +311,8 @@ class Recorder:
             return
         if took_s >= TRACED_WHOLE_BELOW_S:
             limit = f"only one that takes less than {TRACED_WHOLE_BELOW_S:g} s is traced as a whole"
-            why = m.Skipped(f"the program has no steps, and {limit}")
+            took = f"this one took {took_s:.0f} s with kgprof's listeners on"
+            why = m.Skipped(f"the program has no steps, and {limit}; {took}")
             store.write_pass(self.folder, key, m.PassName.TRACE, why)
             return
         job = self._job(Task.SCRIPT, key, (m.PassName.TRACE,), traces_all=True)

@@ -186,10 +186,15 @@ def test_a_copy_from_pinned_memory_is_none() -> None:
 
 
 def with_loader_calls(
-    *calls: tuple[tuple[float, float], ...], workers: bool = False, text: str = "", seeds: int = 1
+    *calls: tuple[tuple[float, float], ...],
+    workers: bool = False,
+    text: str = "",
+    seeds: int = 1,
+    drawn_by: str = "",
 ) -> Recording:
     """In the n-th step calls of next() at these microseconds, of these durations, each behind the
-    seeds of iterators unless it is the first of its step; and 100 us of GPU work at the end."""
+    seeds of iterators unless it is the first of its step; and 100 us of GPU work at the end.
+    ``drawn_by``: the operator that draws them, which is a number of the program's then."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
     base = {"ph": "X", "pid": 1, "tid": 1}
     events = list(launched_in(("cpu_op", "aten::mm"), ("kernel", "k", 100.0), late_us=890.0))
@@ -200,6 +205,8 @@ def with_loader_calls(
             called = {"cat": "user_annotation", "name": name, "ts": start, "dur": us}
             drawn = {"cat": "cpu_op", "name": "aten::random_", "ts": start - 1, "dur": 0.5}
             events += [{**base, **each} for each in (called, *(drawn,) * seeds * bool(number))]
+            if drawn_by:
+                events.append({**base, **drawn, "name": drawn_by, "ts": start - 2, "dur": 1.8})
     recording = traced(events, step_us=None)
     (run,) = recording.runs
     return replace(recording, runs=(replace(run, records=written.records(program=text)),))
@@ -236,6 +243,14 @@ def test_what_helps_a_loader_follows_from_where_it_waits_and_what_it_has(
 
     assert (finding.rule, finding.fix) == (SLOW_DATA_LOADER.id, fix)
     assert (finding.no_fix == ONCE_AN_EPOCH) is (not fix and NEXT in calls)
+
+
+def test_a_number_that_the_program_draws_between_two_batches_begins_no_epoch() -> None:
+    """As a compiled dropout does in each step."""
+    (finding,) = found(with_loader_calls(*(NEXT,) * STEPS, drawn_by="aten::randint"))
+
+    assert finding.no_fix == ""
+    assert finding.fix.startswith("DataLoader(..., num_workers=4")
 
 
 def test_two_loaders_in_each_step_are_no_epochs_of_one_batch() -> None:

@@ -794,6 +794,23 @@ def test_what_is_seldom_among_calls_may_be_in_each_iteration(step: str) -> None:
     assert (found.no_fix == syncs.IN_FEW_STEPS) is not is_call
 
 
+def test_a_stream_that_is_waited_for_in_a_library_is_told_once() -> None:
+    def at(file: str) -> tuple[Frame]:
+        return (Frame(file=f"/lib/site-packages/torch/{file}", line=1, function="wait"),)
+
+    call = waiting(ELSEWHERE, op="Stream.synchronize", chain=at("distributed/filesystem.py"))
+    debug = waiting(
+        ELSEWHERE,
+        source="sync-debug",
+        op="synchronizing operation",
+        chain=at("cuda/streams.py"),
+    )
+
+    found = list(syncs.collect(Evidence(on_a_gpu(call, debug))))
+
+    assert [each.operator for each in found] == ["Stream.synchronize"]
+
+
 def test_what_several_sources_saw_of_one_line_is_one_read() -> None:
     dispatch = read(device="cuda", waited_us=dict.fromkeys(range(CALLS), 40.0))
     debug = read(source="sync-debug", op="synchronizing operation", device="cuda")

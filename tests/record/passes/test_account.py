@@ -166,6 +166,23 @@ def test_an_evaluation_at_the_end_is_one() -> None:
     assert accounted(program)[Phase.EVALUATION] >= PAUSE_S
 
 
+def test_eval_mode_is_not_told_of_a_time_in_which_an_optimizers_compiled_step_may_run() -> None:
+    def program() -> None:
+        net, step = model()
+        compiled = torch.compile(lambda x: x + 1, backend="eager")
+        step()
+        step()
+        net.eval()
+        for _ in range(4):
+            compiled(torch.ones(2))
+            time.sleep(PAUSE_S)
+
+    found = accounted(program)
+
+    assert Phase.EVALUATION not in found
+    assert found[Phase.ANOTHER_KIND_AND_AFTER] >= 4 * PAUSE_S
+
+
 def test_a_module_that_stays_in_eval_mode_while_others_learn_is_no_evaluation() -> None:
     def program() -> None:
         teacher = torch.nn.Linear(2, 2).eval()
