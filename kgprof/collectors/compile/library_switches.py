@@ -444,7 +444,7 @@ def _known(finding: m.Finding, source: SourceText | None, useless: Collection[st
     if writes := _written_by(finding, cause.operator):  # in whatever package
         return (
             f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
-            "code leaves the message out"
+            "code leaves the message out; torch 2.11 logs an error of its own at each compilation"
         )
     places = [
         (line, here)

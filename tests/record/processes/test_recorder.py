@@ -11,7 +11,16 @@ import pytest
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor
 from kgprof.errors import EXIT_USAGE, KgprofError, UsageError, WorkloadError
-from kgprof.model import Exit, Options, Outcome, PassName, PrivateNames, Skipped, encode_json
+from kgprof.model import (
+    Exit,
+    Options,
+    Outcome,
+    PassName,
+    PrivateNames,
+    ScriptRun,
+    Skipped,
+    encode_json,
+)
 from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record.ground import ranks, store
@@ -73,6 +82,26 @@ def test_ranks_that_share_the_cards_measure_no_ceilings(
     )
 
     assert (tasks, found) == ([Task.PLAN], Skipped(reason=ranks.NOT_ALONE))
+
+
+def test_a_program_that_is_too_long_to_be_traced_whole_is_told_what_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time without instruments, which is told too, may be shorter."""
+    said: list[Skipped] = []
+    monkeypatch.setattr(store, "write_pass", lambda *given: said.append(given[-1]))
+    header = handmade._header()
+    plan = msgspec.structs.replace(header.plan, device="cuda")
+    made = recorder.Recorder(tmp_path, Options(), plan, tmp_path, progress.Progress())
+
+    made._trace_program(
+        plan.runs[0], ScriptRun(step="", steps=0, counted={"an optimizer step": 0}), 20.4
+    )
+
+    assert [each.reason for each in said] == [
+        "the program has no steps, and only one that takes less than 20 s is traced as a whole; "
+        "this one took 20 s with kgprof's listeners on"
+    ]
 
 
 def recorded(
