@@ -568,10 +568,9 @@ def _no_prints(seen: Seen) -> Answer:
 def _plain_checkpoints(seen: Seen) -> Answer:
     lines = [each for run in seen.runs if run.script for each in run.script.checkpoints]
     failed = []
-    root = seen.evidence.recording.header.plan.environment.source_root
-    strip = "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
+    environment = seen.evidence.recording.header.plan.environment
     for line in lines:
-        at = f"{relative(line.location.file, root)}:{line.location.line}"
+        at = f"{relative(line.location.file, environment.source_root)}:{line.location.line}"
         if line.into_compiled is None and line.compiled_keys:
             failed.append(
                 f"{at} saves keys with _orig_mod., which only a compiled module has; "
@@ -583,13 +582,18 @@ def _plain_checkpoints(seen: Seen) -> Answer:
             )
         elif line.into_compiled is False and line.compiled_keys:
             failed.append(
-                f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}"
+                f"{at} loads keys with _orig_mod. into a module that is not compiled: load "
+                "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
             )
-    passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
     unseen = ""
     if not lines:
         unseen = "no checkpoint was seen"
-    return _in_compiled(seen, passed, failed=failed, unseen=unseen)
+    return _in_compiled(
+        seen,
+        f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,",
+        failed=failed,
+        unseen=unseen,
+    )
 
 
 def _no_recompile_in_loop(seen: Seen) -> Answer:

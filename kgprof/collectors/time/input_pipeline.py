@@ -18,8 +18,8 @@ from kgprof.wording import clause, plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
-# the seed of an iterator, where it is made; within another operator, as randint, a program's own
-_DRAWS = "aten::random_"
+_DRAWS = "aten::random_"  # the seed of an iterator, where it is made
+_OF_A_PROGRAM = ("aten::randint", "aten::randint_like")  # which call it, as a compiled dropout does
 ONCE_AN_EPOCH = (
     "most of the wait lies where an epoch begins, whose first batch cannot be loaded ahead: "
     "persistent_workers=True keeps the workers; of an epoch of one batch, keep the batch, if its "
@@ -175,13 +175,11 @@ def _loader_fix(
     is none."""
     columns = traced.columns
     calls = loading[np.argsort(columns.start_ns[loading])]
-    starts_ns, ends_ns = columns.start_ns[calls], columns.end_ns[calls]
-    draws = columns.named(_DRAWS)
-    inside = launches.innermost(
-        columns, columns.of_category("cpu_op") & ~draws, np.flatnonzero(draws)
-    )
-    drawn_ns = np.sort(columns.start_ns[draws][inside == NOBODY])
-    made = np.searchsorted(drawn_ns, starts_ns[1:]) > np.searchsorted(drawn_ns, ends_ns[:-1])
+    draws = np.flatnonzero(columns.named(_DRAWS))
+    own = launches.innermost(columns, columns.named(*_OF_A_PROGRAM), draws) == NOBODY
+    drawn_ns = np.sort(columns.start_ns[draws[own]])
+    drawn_before = np.searchsorted(drawn_ns, columns.start_ns[calls[1:]])
+    made = drawn_before > np.searchsorted(drawn_ns, columns.end_ns[calls[:-1]])
     steady = len(calls) - 2 * int(made.sum())  # the last call of an epoch gives no batch
     if 2 * columns.lasted_ns(calls[1:][made]) > columns.lasted_ns(calls):
         if workers and steady >= STEADY and (fix := _options(run, "persistent_workers=True")):
@@ -197,7 +195,7 @@ def _works_on_the_gpu(traced: TracedSteps, loading: launches.Indices) -> bool:
     is_loading = np.zeros(len(traced.columns.start_ns), dtype=bool)
     is_loading[loading] = True
     within = launches.innermost(traced.columns, is_loading, traced.work.calls)
-    return bool((within != NOBODY).any())
+    return bool(np.any(within != NOBODY))
 
 
 def _options(run: RunEvidence, *options: str) -> str:
@@ -222,11 +220,10 @@ def loader_us(run: RunEvidence) -> float | None:
     if not len(loading):
         return None
     extent, timing = traced.extent, run.record.timing
-    if extent.unlike or not extent.steps:
+    clocked_us = timing.loader_us if isinstance(timing, m.TimingPass) else ()
+    if extent.unlike or not extent.steps or not clocked_us:
         return traced.idle_us(loading)
-    if not isinstance(timing, m.TimingPass) or not timing.loader_us:
-        return traced.idle_us(loading)
-    taken_us = median(timing.loader_us) * traced.idle_share(loading)
+    taken_us = median(clocked_us) * traced.idle_share(loading)
     return min(taken_us, traced.without_work_us)
 
 
@@ -256,7 +253,7 @@ def diagnose(event: InputWait) -> Iterator[m.Finding]:
     if event.lost_us < WORTH_SHARE * event.extent.step_us:
         return
     extent = event.extent
-    steps = event.extent.words
+    steps = extent.words
     share = extent.share(event.lost_us)
     if event.rule is SLOW_DATA_LOADER:
         message = (

@@ -118,8 +118,8 @@ _COUNTED = frozenset(rule.id for rule in WAITING)
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
 _LOADERS = "/torch/utils/data/"
-_FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
-_STREAMS = "/torch/cuda/streams.py"
+# fake tensors, which only the compiler makes; and a call that waits, which is a record of its own
+_NO_READ = re.compile(r"/torch/(_subclasses/|cuda/streams\.py)")
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
 DEVICE_WAITS = ("cuda.synchronize", "accelerator.synchronize")
@@ -539,9 +539,7 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     waits in compiled code, where it tries kernels."""
     if on_cuda and record.device == "cpu":
         return ""
-    if record.source == "sync-debug" and record.chain and _STREAMS in record.chain[0].file:
-        return ""  # the call that waits is a record of its own
-    if record.chain and _FAKE_TENSORS in record.chain[0].file:
+    if record.chain and _NO_READ.search(record.chain[0].file):
         return ""
     if _is_torchs_own_wait(record):
         return ""
@@ -560,8 +558,11 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
 def _is_torchs_own_wait(record: m.SyncRecord) -> bool:
     """Dynamo captures no ``torch.cuda.synchronize()``: in compiled code a line waits only where it
     says so itself, as a custom operator's does."""
-    is_captured = bool(record.compile_id) and record.op in DEVICE_WAITS
-    return is_captured and called_function(record.expression) != "synchronize"
+    return (
+        record.compile_id != ""
+        and record.op in DEVICE_WAITS
+        and called_function(record.expression) != "synchronize"
+    )
 
 
 def _by_source(

@@ -100,17 +100,17 @@ class Account(Source):
         if self.unavailable:
             return m.Skipped(self.unavailable)
         boundaries = self._steps.boundaries()
+        last = max(boundaries, default=ended)
         goes_on = self._steps.after_the_last()
         inner = [
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
-            (Phase.EVALUATION, united(self._evaluations(ended, bool(goes_on)))),
+            (Phase.EVALUATION, united(self._evaluations(last if goes_on else ended))),
             (Phase.BESIDE_COMPILING, self._beside_compiling(boundaries)),
         ]
         outer = [(Phase.REST, (self._began, ended))]
         if boundaries:
             start, after = self._around(len(boundaries), trains_on, bool(goes_on))
-            last = boundaries[-1]
             outer = [
                 (start, (self._began, boundaries[0])),
                 (Phase.STEPS, (boundaries[0], last)),
@@ -163,16 +163,15 @@ class Account(Source):
             if overlaps(made, begin, end) and end - begin > usual_ns
         ]
 
-    def _evaluations(self, ended: int, goes_on: bool) -> list[Span]:
+    def _evaluations(self, ended: int) -> list[Span]:
         """List the spans in eval mode without a step of an optimizer, from the first one on; none
         in a program without optimizer, which may be in that mode from its first line on. A model
         that is loaded is in it, too, until its training begins; and a generator may be in it while
-        its discriminator learns. Where calls go on after the last step, an optimizer's step may be
-        among them: of that time nothing is known."""
+        its discriminator learns. ``ended`` is the last step where calls go on: an
+        optimizer's compiled step may be among them."""
         steps = self._steps.of_optimizers_ns()
         if not steps:
             return []
-        ended = min(ended, steps[-1]) if goes_on else ended
         to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)

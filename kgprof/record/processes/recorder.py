@@ -289,13 +289,14 @@ class Recorder:
         if script is not None and script.work_is_in is not None:
             why = "the program only launches other processes and has no step to time"
         elif took_s >= below_s:
-            limit = f"only a program that takes less than {below_s:g} s is run again automatically"
-            why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
+            why = (
+                f"only a program that takes less than {below_s:g} s is run again automatically; "
+                f"this one took {took_s:.0f} s; to do so: {AGAIN}"
+            )
         elif ranks.launch() is not None:  # they would have to decide alike
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
         else:
-            job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,))
-            ended = self._start(job, decides=False)
+            ended = self._start(self._job(Task.SCRIPT, key, (m.PassName.TIMING,)), decides=False)
             if ended.outcome != "ok":
                 why = f"run again for TIMING, the program {ended.words}"
         if why and self.timing(key) is None:
@@ -306,17 +307,21 @@ class Recorder:
     def _trace_program(self, key: m.RunKey, script: m.ScriptRun, took_s: float) -> None:
         """All of a program on a GPU that has no steps, if it is short; nobody asked for this
         rerun."""
-        is_alone = ranks.launch() is None and script.work_is_in is None
-        if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
+        if self.plan.device != "cuda" or not script.is_one_window:
+            return
+        if ranks.launch() is not None or script.work_is_in is not None:
             return
         if took_s >= TRACED_WHOLE_BELOW_S:
-            limit = f"only one that takes less than {TRACED_WHOLE_BELOW_S:g} s is traced as a whole"
-            took = f"this one took {took_s:.0f} s with kgprof's listeners on"
-            why = m.Skipped(f"the program has no steps, and {limit}; {took}")
-            store.write_pass(self.folder, key, m.PassName.TRACE, why)
+            why = (
+                "the program has no steps, and only one that takes less than "
+                f"{TRACED_WHOLE_BELOW_S:g} s is traced as a whole; this one took {took_s:.0f} s "
+                "with kgprof's listeners on"
+            )
+            store.write_pass(self.folder, key, m.PassName.TRACE, m.Skipped(why))
             return
-        job = self._job(Task.SCRIPT, key, (m.PassName.TRACE,), traces_all=True)
-        self._start(job, decides=False)
+        self._start(
+            self._job(Task.SCRIPT, key, (m.PassName.TRACE,), traces_all=True), decides=False
+        )
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
