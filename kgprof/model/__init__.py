@@ -11,8 +11,8 @@ from kgprof.model.collective_calls import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *
-from kgprof.model.fix import *
 from kgprof.model.findings import *
+from kgprof.model.fix import *
 from kgprof.model.kernels import *
 from kgprof.model.limits import *
 from kgprof.model.memory_records import *

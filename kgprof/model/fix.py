@@ -1,5 +1,5 @@
-"""What `kgprof fix` tried: each lever, what it did to the program's time and to its results, and the
-patch of those that were proved."""
+"""What `kgprof fix` tried: each lever, what it did to the program's time and to its results, and
+the patch of those that were proved."""
 
 from enum import StrEnum
 
