@@ -1,5 +1,5 @@
 """What `kgprof fix` tried: each lever, what it did to the program's time and to its results, and
-the patch of those that were proved."""
+the patch of those that were shown to help."""
 
 from enum import StrEnum
 
@@ -7,6 +7,7 @@ from kgprof.model.recording import Environment
 from kgprof.model.structs import Bounded, Count, Model, Skipped, Tagged
 
 FIX_SCHEMA_VERSION = 1
+FIX_MINUTES = 10.0
 
 
 class Changes(StrEnum):
@@ -74,6 +75,8 @@ class LeverTrial(Model):
     results: Results | Skipped
     gain: Gain | Skipped
     why: str = ""  # it was not kept
+    # neither kept nor known to gain nothing: time or pairs were too few
+    is_open: bool = False
     without: Gain | None = None  # all that were kept over those without it, at the end
 
 
@@ -81,6 +84,7 @@ class NotTried(Model, kw_only=False):
     lever: str
     says: str
     why: str
+    is_open: bool = False  # it was worth trying, and there was no time
 
 
 class Fix(Model):
@@ -96,7 +100,14 @@ class Fix(Model):
     not_tried: tuple[NotTried, ...] = ()
     patch: str = ""  # a unified diff
     # the patch over the program as it is, measured again after it was chosen
-    gain: Gain | Skipped = Skipped("nothing was proved")
-    results: Results | Skipped = Skipped("nothing was proved")
+    gain: Gain | Skipped = Skipped("nothing was shown to help")
+    results: Results | Skipped = Skipped("nothing was shown to help")
     starts: Count = 0  # of the program, in all
     interrupted: bool = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known of each lever worth trying that it is kept or adds nothing."""
+        tried_open = any(each.is_open for each in self.trials)
+        left_open = any(each.is_open for each in self.not_tried)
+        return not (self.interrupted or tried_open or left_open)

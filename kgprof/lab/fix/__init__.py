@@ -1,2 +1,2 @@
-"""`kgprof fix`: levers are tried on copies of a program, and those that are proved become a
+"""`kgprof fix`: levers are tried on copies of a program, and those that help become a
 patch."""
