@@ -213,7 +213,10 @@ def test_a_name_that_is_handed_on_is_left_until_then() -> None:
         ("model = Net()", "model = Net()\nmodel.eval()"),
         ("model = Net()\r\nx = 1\r\n", "model = Net()\r\nmodel.eval()\r\nx = 1\r\n"),
         ("\ufeffmodel = Net()\n", "\ufeffmodel = Net()\nmodel.eval()\n"),
-        ('x = "é\x0c\u2028"\nmodel = 2 * "é"\n', 'x = "é\x0c\u2028"\nmodel = 2 * "é"\nmodel.eval()\n'),
+        (
+            'x = "é\x0c\u2028"\nmodel = 2 * "é"\n',
+            'x = "é\x0c\u2028"\nmodel = 2 * "é"\nmodel.eval()\n',
+        ),
     ],
     ids=["no end", "CRLF", "byte order mark", "separators"],
 )
