@@ -8,9 +8,9 @@ import ast
 import io
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, takewhile
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from kgprof.reading.code_to_write import visible
@@ -30,13 +30,6 @@ class Edit(NamedTuple):
     text: str
 
 
-class _Token(NamedTuple):
-    start: int
-    end: int
-    text: str
-    line: int
-
-
 class Program:
     """The text of a module, its tree, and what it calls the parts of torch.
 
@@ -51,13 +44,7 @@ class Program:
         self._lines = list(io.StringIO(self.text, newline=""))
         self._starts = list(accumulate(map(len, self._lines), initial=0))
         self._line_end = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
-        names = _imported(self.nodes)
-        taken = set(chain.from_iterable(map(_taken, self.nodes)))
-        self._names = {
-            local: dotted
-            for local, dotted in names.items()
-            if local == dotted or local not in taken
-        }
+        self._names = _imported(self.nodes)
         self._missing: list[str] = []
 
     def dotted(self, node: ast.AST) -> str:
@@ -87,12 +74,10 @@ class Program:
     def written(self, dotted: str) -> str:
         """Write a part of a module as the program can at its top level; what it has not imported is
         added to its imports by ``edited``."""
-        body = self.tree.body
-        tried = (node.body for node in body if isinstance(node, ast.Try))
         offered = {
             target: local
-            for local, target in _imported([*body, *chain.from_iterable(tried)]).items()
-            if local in self._names and f"{dotted}.".startswith(f"{target}.")
+            for local, target in _imported(self.tree.body).items()
+            if f"{dotted}.".startswith(f"{target}.")
         }
         if not offered:
             self._missing.append(dotted.partition(".")[0])
@@ -134,22 +119,19 @@ class Program:
             case ast.expr():
                 return []
         end = self._end(call)
-        closing = next((at for at, token in enumerate(self._tokens) if token.end == end), 0)
-        before = self._tokens[closing - 1]
+        tokens = self._tokens
         is_generator = bool(call.args) and self._end(call.args[-1]) == end
-        if not closing or is_generator:  # it is inside a string, or needs brackets of its own
+        if end not in tokens or is_generator:  # it is inside a string, or needs brackets of its own
             return []
+        before, token = [each for each in tokens.items() if each[0] < end][-1]
         new = f"{name}={value}"
-        line = self._lines[_last_line(call) - 1]
         if not keywords and not call.args:
-            return [Edit(before.end, before.end, new)]
-        comma = "" if before.text == "," else ","
-        if not line.lstrip().startswith(")"):
-            return [Edit(before.end, before.end, f"{comma} {new}")]
-        return [
-            Edit(before.end, before.end, comma),
-            self._line(_last_line(call), f"{new},", before.line),
-        ]
+            return [Edit(before, before, new)]
+        comma = "" if token.string == "," else ","
+        last = _last_line(call)
+        if not self._lines[last - 1].lstrip().startswith(")"):
+            return [Edit(before, before, f"{comma} {new}")]
+        return [Edit(before, before, comma), self._line(last, f"{new},", token.start[0])]
 
     def _offset(self, line: int, column: int) -> int:
         """Count characters; the tree counts the bytes of a line."""
@@ -159,26 +141,20 @@ class Program:
         return self._offset(_last_line(node), node.end_col_offset or 0)
 
     @cached_property
-    def _tokens(self) -> list[_Token]:
-        """All but comments and the line ends inside brackets."""
+    def _tokens(self) -> dict[int, tokenize.TokenInfo]:
+        """By where they end: all but comments, and the line ends inside brackets."""
         reading = io.StringIO(self.text, newline="").readline
-        return [
-            _Token(
-                self._starts[token.start[0] - 1] + token.start[1],
-                self._starts[token.end[0] - 1] + token.end[1],
-                token.string,
-                token.start[0],
-            )
+        return {
+            self._starts[token.end[0] - 1] + token.end[1]: token
             for token in tokenize.generate_tokens(reading)
-            if token.type not in (tokenize.COMMENT, tokenize.NL) and token.string.strip()
-        ]
+            if token.type != tokenize.COMMENT and token.string.strip()
+        }
 
     # ---------------------------------------------------------------- whole lines
 
-    def after_assignment(self, name: str, code: str, *, handed_on: bool = False) -> list[Edit]:
-        """Add a line after the last statement that assigns a name of the module: at its top level,
-        and in each function that assigns it as a global; or after the last one behind it that hands
-        it on to a call."""
+    def after_assignment(self, name: str, code: str, *, used: bool = False) -> list[Edit]:
+        """Add a line after the last statement that assigns a name of the module, or that uses it:
+        at the top level, and in each function that assigns it as a global."""
         functions = (node for node in self.nodes if isinstance(node, ast.FunctionDef))
         blocks = [self.tree.body, *(each.body for each in functions if _is_global(each, name))]
         edits = []
@@ -186,12 +162,11 @@ class Program:
             assigning = [at for at, each in enumerate(block) if _assigns(each, name)]
             if not assigning or _is_empty(block[assigning[-1]]):
                 continue
-            users = [at for at, each in enumerate(block) if handed_on and _hands_on(each, name)]
+            users = [at for at, each in enumerate(block) if used and _uses(each, name)]
             last = max(assigning + users)
-            first = self._lines[block[0].lineno - 1].encode()[: block[0].col_offset]
             if isinstance(block[last], _Import):
                 edits += self.after_imports(code)
-            elif not first.strip():  # else the block stands behind a colon
+            else:
                 edits.append(self._after(block, last, code))
         return edits
 
@@ -212,7 +187,7 @@ class Program:
         """Add a line after the imports and the settings that follow them, apart from the imports
         where the rest of the program is."""
         head = self._head
-        imports = [at for at, each in enumerate(head) if _imports_something(each)]
+        imports = [at for at, each in enumerate(head) if isinstance(each, _Import)]
         if not imports:
             return []
         settings = takewhile(self._is_setting, head[imports[-1] + 1 :])
@@ -292,24 +267,10 @@ def _imported(nodes: Iterable[ast.AST]) -> dict[str, str]:
     return names
 
 
-def _taken(node: ast.AST) -> Iterator[str]:
-    """Yield the name that a node gives to something that it does not import."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-
-
 def _root(node: _Import) -> str:
     """The package of an import; empty of one from this package."""
     dotted = node.names[0].name if isinstance(node, ast.Import) else node.module or "."
     return dotted.partition(".")[0]
-
-
-def _imports_something(node: ast.stmt) -> bool:
-    inside = node.body if isinstance(node, ast.Try) else [node]
-    return any(isinstance(each, _Import) for each in inside)
 
 
 def _last_line(node: ast.expr | ast.stmt) -> int:
@@ -337,11 +298,8 @@ def _is_empty(node: ast.stmt) -> bool:
     return False
 
 
-def _hands_on(node: ast.stmt, name: str) -> bool:
-    """Tell whether a statement gives a name's value to a call: ``StepLR(opt, 30)``."""
+def _uses(node: ast.stmt, name: str) -> bool:
+    """Tell whether a statement names something while the module is imported."""
     if isinstance(node, _Definition) or _is_of_script(node):
         return False
-    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
-    given = chain.from_iterable((*call.args, *call.keywords) for call in calls)
-    values = (each.value if isinstance(each, ast.keyword) else each for each in given)
-    return any(isinstance(value, ast.Name) and value.id == name for value in values)
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))

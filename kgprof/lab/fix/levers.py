@@ -7,7 +7,6 @@ from functools import wraps
 from kgprof import model as m
 from kgprof.lab.fix.edits import Edit, Program
 from kgprof.lab.fix.lever import Lever
-from kgprof.wording import plural
 
 _Edits = Callable[[Program, m.StepFacts], list[Edit]]
 _TextEdit = Callable[[str, m.StepFacts], str | None]
@@ -16,6 +15,7 @@ _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _OF_COMPILE = frozenset(
     ("fullgraph", "dynamic", "backend", "mode", "options", "disable", "recompile_limit")
 )
+_NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
 _LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
 
 
@@ -45,8 +45,7 @@ def _compiling(program: Program) -> Iterator[ast.expr]:
     for node in program.nodes:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="compile"), args=[]) as call):
-                names = {each.arg for each in call.keywords}
-                if names <= _OF_COMPILE and not program.dotted(call.func):
+                if _OF_COMPILE.issuperset(each.arg for each in call.keywords):
                     yield call
             case ast.Call(func=function, args=args):
                 is_partial = program.dotted(function) == "functools.partial"
@@ -63,38 +62,29 @@ def _is_compiled(program: Program, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
 
 
-def _with_argument(program: Program, site: ast.expr, name: str, value: str) -> list[Edit]:
-    if isinstance(site, ast.Call):
-        return program.argument(site, name, value)
-    return [program.appended(site, f"({name}={value})")]
+def _compiling_with(name: str, value: str, *others: str) -> _TextEdit:
+    """Add an argument to what compiles by Inductor, unless it has one of others."""
 
-
-def _keywords(site: ast.expr) -> dict[str | None, str]:
-    keywords = site.keywords if isinstance(site, ast.Call) else []
-    return {each.arg: ast.unparse(each.value) for each in keywords}
-
-
-def _mode(name: str) -> _TextEdit:
     @_edit
     def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
         edits = []
         for site in _compiling(program):
-            given = _keywords(site)
-            is_open = "options" not in given and "disable" not in given
-            if is_open and given.get("backend", "'inductor'") == "'inductor'":
-                edits += _with_argument(program, site, "mode", f'"{name}"')
+            keywords = site.keywords if isinstance(site, ast.Call) else []
+            given = {each.arg: ast.unparse(each.value) for each in keywords}
+            by_inductor = given.get("backend", "'inductor'") == "'inductor'"
+            if not by_inductor or not given.keys().isdisjoint(others):
+                continue
+            if isinstance(site, ast.Call):
+                edits += program.argument(site, name, value)
+            else:
+                edits.append(program.appended(site, f"({name}={value})"))
         return edits
 
     return edit
 
 
-@_edit
-def _dynamic(program: Program, facts: m.StepFacts) -> list[Edit]:
-    edits = []
-    for site in _compiling(program):
-        if "disable" not in _keywords(site):
-            edits += _with_argument(program, site, "dynamic", "True")
-    return edits
+def _mode(name: str) -> _TextEdit:
+    return _compiling_with("mode", f'"{name}"', "options", "disable")
 
 
 def _after_modules(program: Program, names: tuple[str, ...], code: str) -> list[Edit]:
@@ -123,12 +113,12 @@ def _compile_step(program: Program, facts: m.StepFacts) -> list[Edit]:
 
 @_edit
 def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
-    """A scheduler that is made later takes the method apart, so the line stands behind it."""
+    """Add the line after a scheduler is made, which takes the method apart."""
     edits = []
     for name, _ in facts.optimizers:
         if not _is_compiled(program, name):
             code = f"{name}.step = {program.written('torch.compile')}({name}.step)"
-            edits += program.after_assignment(name, code, handed_on=True)
+            edits += program.after_assignment(name, code, used=True)
     return edits
 
 
@@ -136,7 +126,7 @@ def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
 def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     edits = []
     for call in program.calls(*_FUSED):
-        if not {"foreach", "differentiable"} & {each.arg for each in call.keywords}:
+        if {"foreach", "differentiable"}.isdisjoint(each.arg for each in call.keywords):
             edits += program.argument(call, "fused", "True")
     return edits
 
@@ -162,7 +152,7 @@ def _setting(name: str, value: bool) -> Lever:
     return Lever(
         id=f"setting-{name}",
         says=f"sets {dotted} to {value}",
-        changes=m.Changes.NOTHING,
+        changes=_NOTHING,
         wanted=lambda facts: "a message of torch asks for this setting",
         edit=_once(dotted, f" = {value}"),
     )
@@ -229,13 +219,6 @@ def _said(test: Callable[[m.StepFacts], object], words: str) -> Callable[[m.Step
     return wanted
 
 
-def _for_graphs(facts: m.StepFacts) -> str:
-    if not facts.frames or not _is_on_cuda(facts):
-        return ""
-    compiled = plural(facts.frames, "function")
-    return f"torch compiled {compiled}; one launch of a CUDA graph replaces those of its kernels"
-
-
 def _for_modules(facts: m.StepFacts) -> str:
     names = _eager_modules(facts)
     if facts.frames or not names:
@@ -253,24 +236,6 @@ def _for_fused(facts: m.StepFacts) -> str:
     return ", ".join(f"{kind} has a fused form" for kind in dict.fromkeys(kinds))
 
 
-def _for_dynamic(facts: m.StepFacts) -> str:
-    if not facts.frames_late:
-        return ""
-    return f"torch compiled {plural(facts.frames_late, 'function')} in the second half of the steps"
-
-
-def _for_one_thread(facts: m.StepFacts) -> str:
-    if _is_on_cuda(facts) or facts.threads < 2:
-        return ""
-    return f"an operator shares its work among {facts.threads} threads"
-
-
-def _for_all_threads(facts: m.StepFacts) -> str:
-    if _is_on_cuda(facts) or facts.threads >= facts.cores:
-        return ""
-    return f"an operator uses {facts.threads} of {plural(facts.cores, 'core')}"
-
-
 def _can_freeze(facts: m.StepFacts) -> bool:
     return bool(facts.frames) and not facts.returns_gradient and not facts.optimizers
 
@@ -279,21 +244,24 @@ _COMPILING = (
     Lever(
         id="reduce-overhead",
         says="compiles with CUDA graphs",
-        changes=m.Changes.NOTHING,
-        wanted=_for_graphs,
+        changes=_NOTHING,
+        wanted=_said(
+            lambda facts: facts.frames and _is_on_cuda(facts),
+            "torch compiled a part of the program, which runs on a GPU",
+        ),
         edit=_mode("reduce-overhead"),
     ),
     Lever(
         id="compile-model",
         says="compiles the model",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_for_modules,
         edit=_compile_model,
     ),
     Lever(
         id="compile-step",
         says="compiles the step",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_said(
             lambda facts: facts.step and not facts.frames and not facts.optimizers,
             "nothing is compiled, and the step has no optimizer",
@@ -303,23 +271,25 @@ _COMPILING = (
     Lever(
         id="compile-optimizer",
         says="compiles the optimizer's step",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_for_optimizers,
         edit=_compile_optimizer,
     ),
     Lever(
         id="fused-optimizer",
         says="updates the parameters in one kernel",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_for_fused,
         edit=_fused_optimizer,
     ),
     Lever(
         id="dynamic",
         says="compiles once for all sizes",
-        changes=m.Changes.ROUNDING,
-        wanted=_for_dynamic,
-        edit=_dynamic,
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.frames_late, "torch compiled in the second half of the steps, too"
+        ),
+        edit=_compiling_with("dynamic", "True", "disable"),
     ),
 )
 
@@ -327,14 +297,14 @@ _OTHERS = (
     Lever(
         id="channels-last",
         says="stores the weights of convolutions with the channels last",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
         edit=_channels_last,
     ),
     Lever(
         id="cudnn-benchmark",
         says="tries cuDNN's ways to compute a convolution, and keeps the fastest",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_said(
             lambda facts: _is_on_cuda(facts) and facts.has_convolution,
             "the model has convolutions, and runs on a GPU",
@@ -363,35 +333,41 @@ _OTHERS = (
     Lever(
         id="one-thread",
         says="computes an operator in one thread",
-        changes=m.Changes.ROUNDING,
-        wanted=_for_one_thread,
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads > 1 and not _is_on_cuda(facts),
+            "an operator shares its work among threads",
+        ),
         edit=_with_threads(lambda facts: 1),
     ),
     Lever(
         id="all-threads",
         says="computes an operator in as many threads as there are cores",
-        changes=m.Changes.ROUNDING,
-        wanted=_for_all_threads,
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads < facts.cores and not _is_on_cuda(facts),
+            "an operator has fewer threads than there are cores",
+        ),
         edit=_with_threads(lambda facts: facts.cores),
     ),
     Lever(
         id="max-autotune-no-cudagraphs",
         says="tries several kernels for each matrix product, and keeps the fastest",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
         edit=_mode("max-autotune-no-cudagraphs"),
     ),
     Lever(
         id="gc-freeze",
         says="keeps the garbage collector from what the module made",
-        changes=m.Changes.NOTHING,
+        changes=_NOTHING,
         wanted=lambda facts: "the collector looks at all that torch and the program made",
         edit=_freeze_objects,
     ),
     Lever(
         id="freezing",
         says="computes with the weights as constants",
-        changes=m.Changes.ROUNDING,
+        changes=_ROUNDING,
         wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
         edit=_once("torch._inductor.config.freezing", " = True"),
     ),

@@ -176,16 +176,15 @@ def test_a_line_stands_after_the_last_assignment(before: str, after: str) -> Non
         "def build():\n    model = Net()\n    return model\n",
         "class Nets:\n    model = Net()\n",
         "x = [model for model in nets]\n",
-        "def build(): global model; model = Net()\n",
         'if __name__ == "__main__":\n    model = Net()\n',
     ],
-    ids=["nothing", "None", "annotation", "local", "class", "loop", "colon", "script"],
+    ids=["nothing", "None", "annotation", "local", "class", "loop", "script"],
 )
 def test_no_line_stands_where_the_module_has_no_such_name(before: str) -> None:
     check(after_model, before, None)
 
 
-def test_a_name_that_is_handed_on_is_left_until_then() -> None:
+def test_a_line_stands_after_the_last_use_while_the_module_is_imported() -> None:
     before = """\
         opt = make()
         scheduler = StepLR(opt, 30)
@@ -204,7 +203,7 @@ def test_a_name_that_is_handed_on_is_left_until_then() -> None:
             use(opt)
         """
 
-    check(lambda it: it.after_assignment("opt", "opt.x = 1", handed_on=True), before, after)
+    check(lambda it: it.after_assignment("opt", "opt.x = 1", used=True), before, after)
 
 
 @pytest.mark.parametrize(
@@ -351,26 +350,6 @@ def seeded(program: Program) -> list[Edit]:
         ),
         (
             """\
-            try:
-                import torch
-            except ImportError:
-                raise
-
-            x = 1
-            """,
-            """\
-            try:
-                import torch
-            except ImportError:
-                raise
-
-            torch.manual_seed(0)
-
-            x = 1
-            """,
-        ),
-        (
-            """\
             from nets import model
 
             def f():
@@ -387,7 +366,7 @@ def seeded(program: Program) -> list[Edit]:
             """,
         ),
     ],
-    ids=["plain", "alias", "from", "from alone", "try", "of a function"],
+    ids=["plain", "alias", "from", "from alone", "of a function"],
 )
 def test_a_setting_stands_after_the_imports(before: str, after: str) -> None:
     check(seeded, before, after)
@@ -515,8 +494,7 @@ def test_a_function_of_another_one_is_not_wrapped() -> None:
         ("import torch.optim as o\no.Adam", "torch.optim.Adam"),
         ("from torch.optim import Adam as A\nA", "torch.optim.Adam"),
         ("def f():\n    from torch import optim\noptim.Adam", "torch.optim.Adam"),
-        ("from torch import compile\ndef compile(): ...\ncompile", ""),
-        ("from torch import optim\noptim = other()\noptim.Adam", ""),
+        ("from torch import optim\noptim = optim.Adam()\noptim.Adam", "torch.optim.Adam"),
         ("from .torch import compile\ncompile", ""),
         ("torch.compile", ""),
         ("import torch\nf().compile", ""),

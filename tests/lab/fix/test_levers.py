@@ -549,12 +549,13 @@ def test_every_lever_has_two_shapes() -> None:
         ("reduce-overhead", "import torch\nf = torch.compile(f, backend=mine)\n"),
         ("reduce-overhead", "import torch\nf = torch.compile(f, disable=True)\n"),
         ("reduce-overhead", "import torch\nf = torch.compile(f, **given)\n"),
-        ("reduce-overhead", "import re\nf = re.compile('x')\nre.compile()\n"),
+        ("reduce-overhead", "import re\nre.compile('x')\n"),
         ("reduce-overhead", "model.compile(optimizer='adam')\n"),
         ("reduce-overhead", "from mine import compile\nf = compile(f)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, dynamic=False)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, disable=True)\n"),
         ("compile-model", "model = Net()\nmodel.compile()\n"),
+        ("compile-model", "from nets import model\nmodel.compile(fullgraph=True)\n"),
         ("compile-model", "import torch\nmodel = Net()\nfast = torch.compile(model)\n"),
         (
             "compile-model",
@@ -681,7 +682,7 @@ HEADS = [
         "torch.",
     ),
     ("import os\n\nfrom torch import compile, no_grad, optim\n\nos.environ['A'] = 'é'\n\n", ""),
-    ("try:\n    import torch\nexcept ImportError:\n    raise\n", "torch."),
+    ("import torch\n\ntry:\n    import numpy\nexcept ImportError:\n    raise\n", "torch."),
 ]
 MODELS = [
     "model = Net()\n",
