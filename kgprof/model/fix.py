@@ -40,6 +40,7 @@ class StepFacts(Tagged):
     from it."""
 
     device: str  # "cpu" or "cuda"
+    step: str = ""  # the workload's function, as its module names it
     # names of the workload's module that hold an nn.Module which is part of no other one there
     modules: tuple[str, ...] = ()
     compiled_modules: tuple[str, ...] = ()  # of them, those that torch.compile was called for

@@ -1,0 +1,374 @@
+"""The levers that `kgprof fix` tries, and what each makes of a program's text."""
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import wraps
+
+from kgprof import model as m
+from kgprof.lab.fix.edits import Edit, Program
+from kgprof.lab.fix.lever import Lever
+
+_Edits = Callable[[Program, m.StepFacts], list[Edit]]
+_TextEdit = Callable[[str, m.StepFacts], str | None]
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+# of torch.compile, and of a module's method of that name
+_OF_COMPILE = frozenset(
+    ("fullgraph", "dynamic", "backend", "mode", "options", "disable", "recompile_limit")
+)
+_NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
+_LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
+
+
+def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
+    """All levers for one program, most promising first."""
+    settings = tuple(_setting(name, value) for name, value in facts.settings)
+    return (*_COMPILING, *settings, *_OTHERS)
+
+
+def _edit(edits: _Edits) -> _TextEdit:
+    """Make changes of a text out of changes of a program."""
+
+    @wraps(edits)
+    def edit(text: str, facts: m.StepFacts) -> str | None:
+        program = Program(text)
+        return program.edited(edits(program, facts))
+
+    return edit
+
+
+# ---------------------------------------------------------------- torch.compile
+
+
+def _compiling(program: Program) -> Iterator[ast.expr]:
+    """The calls that compile something: ``torch.compile(...)``, with ``partial`` too, the method of
+    a module; and the decorator that is no call."""
+    for node in program.nodes:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="compile"), args=[]) as call):
+                if _OF_COMPILE.issuperset(each.arg for each in call.keywords):
+                    yield call
+            case ast.Call(func=function, args=args):
+                is_partial = program.dotted(function) == "functools.partial"
+                if program.dotted(args[0] if is_partial and args else function) == "torch.compile":
+                    yield node
+            case ast.FunctionDef(decorator_list=decorators):
+                named = (each for each in decorators if not isinstance(each, ast.Call))
+                yield from (each for each in named if program.dotted(each) == "torch.compile")
+
+
+def _is_compiled(program: Program, name: str) -> bool:
+    """Tell whether a call that compiles something names it, or a part of it."""
+    nodes = (node for site in _compiling(program) for node in ast.walk(site))
+    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+
+
+def _compiling_with(name: str, value: str, *others: str) -> _TextEdit:
+    """Add an argument to what compiles by Inductor, unless it has one of others."""
+
+    @_edit
+    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
+        edits = []
+        for site in _compiling(program):
+            keywords = site.keywords if isinstance(site, ast.Call) else []
+            given = {each.arg: ast.unparse(each.value) for each in keywords}
+            by_inductor = given.get("backend", "'inductor'") == "'inductor'"
+            if not by_inductor or not given.keys().isdisjoint(others):
+                continue
+            if isinstance(site, ast.Call):
+                edits += program.argument(site, name, value)
+            else:
+                edits.append(program.appended(site, f"({name}={value})"))
+        return edits
+
+    return edit
+
+
+def _mode(name: str) -> _TextEdit:
+    return _compiling_with("mode", f'"{name}"', "options", "disable")
+
+
+def _after_modules(program: Program, names: tuple[str, ...], code: str) -> list[Edit]:
+    edits = []
+    for name in names:
+        edits += program.after_assignment(name, f"{name}.{code}")
+    return edits
+
+
+def _eager_modules(facts: m.StepFacts) -> tuple[str, ...]:
+    return tuple(name for name in facts.modules if name not in facts.compiled_modules)
+
+
+@_edit
+def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
+    eager = (name for name in _eager_modules(facts) if not _is_compiled(program, name))
+    return _after_modules(program, tuple(eager), "compile()")
+
+
+@_edit
+def _compile_step(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if any(_compiling(program)):
+        return []
+    return program.wrapped(facts.step, program.written("torch.compile"), inside=True)
+
+
+@_edit
+def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
+    """Add the line after a scheduler is made, which takes the method apart."""
+    edits = []
+    for name, _ in facts.optimizers:
+        if not _is_compiled(program, name):
+            code = f"{name}.step = {program.written('torch.compile')}({name}.step)"
+            edits += program.after_assignment(name, code, used=True)
+    return edits
+
+
+@_edit
+def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for call in program.calls(*_FUSED):
+        if {"foreach", "differentiable"}.isdisjoint(each.arg for each in call.keywords):
+            edits += program.argument(call, "fused", "True")
+    return edits
+
+
+# ---------------------------------------------------------------- a line of settings
+
+
+def _once(dotted: str, code: str, *others: str) -> _TextEdit:
+    """Add a line that begins with a part of torch after the imports, unless the program names it or
+    one of others."""
+
+    @_edit
+    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
+        if program.mentions(dotted.rpartition(".")[2], *others):
+            return []
+        return program.after_imports(program.written(dotted) + code)
+
+    return edit
+
+
+def _setting(name: str, value: bool) -> Lever:
+    dotted = f"torch._dynamo.config.{name}"
+    return Lever(
+        id=f"setting-{name}",
+        says=f"sets {dotted} to {value}",
+        changes=_NOTHING,
+        wanted=lambda facts: "a message of torch asks for this setting",
+        edit=_once(dotted, f" = {value}"),
+    )
+
+
+def _with_threads(number: Callable[[m.StepFacts], int]) -> _TextEdit:
+    """Say how many threads an operator has, or change that number."""
+
+    @_edit
+    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
+        wanted = str(number(facts))
+        given = [call.args for call in program.calls("set_num_threads")]
+        match given:
+            case []:
+                name = program.written("torch.set_num_threads")
+                return program.after_imports(f"{name}({wanted})")
+            case [[ast.Constant(value=int(old)) as its]] if str(old) != wanted:
+                return [program.replaced(its, wanted)]
+        return []
+
+    return edit
+
+
+# ---------------------------------------------------------------- the program's own objects
+
+
+@_edit
+def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("channels_last"):
+        return []
+    dotted = program.written("torch.channels_last")
+    return _after_modules(program, facts.modules, f"to(memory_format={dotted})")
+
+
+@_edit
+def _autocast(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("autocast"):
+        return []
+    dtype = program.written("torch.bfloat16")
+    code = f'{program.written("torch.autocast")}("{facts.device}", dtype={dtype})'
+    return program.wrapped(facts.step, code)
+
+
+@_edit
+def _freeze_objects(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("freeze"):
+        return []
+    return program.at_end(f"{program.written('gc.freeze')}()")
+
+
+# ---------------------------------------------------------------- what speaks for each
+
+
+def _is_on_cuda(facts: m.StepFacts) -> bool:
+    return facts.device == "cuda"
+
+
+def _said(test: Callable[[m.StepFacts], object], words: str) -> Callable[[m.StepFacts], str]:
+    """Give the reason for a lever where a test holds."""
+
+    def wanted(facts: m.StepFacts) -> str:
+        return words if test(facts) else ""
+
+    return wanted
+
+
+def _for_modules(facts: m.StepFacts) -> str:
+    names = _eager_modules(facts)
+    if facts.frames or not names:
+        return ""
+    return f"nothing is compiled, and {', '.join(names)} can be"
+
+
+def _for_optimizers(facts: m.StepFacts) -> str:
+    names = (f"{name} ({kind})" for name, kind in facts.optimizers)
+    return ", ".join(names)
+
+
+def _for_fused(facts: m.StepFacts) -> str:
+    kinds = (kind for _, kind in facts.optimizers if kind in _FUSED)
+    return ", ".join(f"{kind} has a fused form" for kind in dict.fromkeys(kinds))
+
+
+def _can_freeze(facts: m.StepFacts) -> bool:
+    return bool(facts.frames) and not facts.returns_gradient and not facts.optimizers
+
+
+_COMPILING = (
+    Lever(
+        id="reduce-overhead",
+        says="compiles with CUDA graphs",
+        changes=_NOTHING,
+        wanted=_said(
+            lambda facts: facts.frames and _is_on_cuda(facts),
+            "torch compiled a part of the program, which runs on a GPU",
+        ),
+        edit=_mode("reduce-overhead"),
+    ),
+    Lever(
+        id="compile-model",
+        says="compiles the model",
+        changes=_ROUNDING,
+        wanted=_for_modules,
+        edit=_compile_model,
+    ),
+    Lever(
+        id="compile-step",
+        says="compiles the step",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.step and not facts.frames and not facts.optimizers,
+            "nothing is compiled, and the step has no optimizer",
+        ),
+        edit=_compile_step,
+    ),
+    Lever(
+        id="compile-optimizer",
+        says="compiles the optimizer's step",
+        changes=_ROUNDING,
+        wanted=_for_optimizers,
+        edit=_compile_optimizer,
+    ),
+    Lever(
+        id="fused-optimizer",
+        says="updates the parameters in one kernel",
+        changes=_ROUNDING,
+        wanted=_for_fused,
+        edit=_fused_optimizer,
+    ),
+    Lever(
+        id="dynamic",
+        says="compiles once for all sizes",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.frames_late, "torch compiled in the second half of the steps, too"
+        ),
+        edit=_compiling_with("dynamic", "True", "disable"),
+    ),
+)
+
+_OTHERS = (
+    Lever(
+        id="channels-last",
+        says="stores the weights of convolutions with the channels last",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
+        edit=_channels_last,
+    ),
+    Lever(
+        id="cudnn-benchmark",
+        says="tries cuDNN's ways to compute a convolution, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: _is_on_cuda(facts) and facts.has_convolution,
+            "the model has convolutions, and runs on a GPU",
+        ),
+        edit=_once("torch.backends.cudnn.benchmark", " = True"),
+    ),
+    Lever(
+        id="tf32",
+        says="multiplies float32 matrices in TF32",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: _is_on_cuda(facts) and facts.has_float32,
+            "the model has float32 parameters, and runs on a GPU",
+        ),
+        edit=_once("torch.set_float32_matmul_precision", '("high")', *_LOWER_PRECISION),
+    ),
+    Lever(
+        id="bf16-autocast",
+        says="computes in bfloat16 where torch.autocast does",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: facts.step and facts.has_float32, "the model has float32 parameters"
+        ),
+        edit=_autocast,
+    ),
+    Lever(
+        id="one-thread",
+        says="computes an operator in one thread",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads > 1 and not _is_on_cuda(facts),
+            "an operator shares its work among threads",
+        ),
+        edit=_with_threads(lambda facts: 1),
+    ),
+    Lever(
+        id="all-threads",
+        says="computes an operator in as many threads as there are cores",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads < facts.cores and not _is_on_cuda(facts),
+            "an operator has fewer threads than there are cores",
+        ),
+        edit=_with_threads(lambda facts: facts.cores),
+    ),
+    Lever(
+        id="max-autotune-no-cudagraphs",
+        says="tries several kernels for each matrix product, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
+        edit=_mode("max-autotune-no-cudagraphs"),
+    ),
+    Lever(
+        id="gc-freeze",
+        says="keeps the garbage collector from what the module made",
+        changes=_NOTHING,
+        wanted=lambda facts: "the collector looks at all that torch and the program made",
+        edit=_freeze_objects,
+    ),
+    Lever(
+        id="freezing",
+        says="computes with the weights as constants",
+        changes=_ROUNDING,
+        wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
+        edit=_once("torch._inductor.config.freezing", " = True"),
+    ),
+)
