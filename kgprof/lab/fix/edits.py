@@ -8,7 +8,7 @@ import ast
 import io
 import sys
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -66,6 +66,12 @@ class Program:
     def mentions(self, *last: str) -> bool:
         """Tell whether the program names a part of torch, or of gc, by one of these names."""
         return any(self._is_of_torch(node, last) for node in self.nodes)
+
+    def values(self, name: str) -> Iterator[ast.AST]:
+        """Yield the parts of what is assigned to a name."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _assigns(node, name):
+                yield from ast.walk(node)
 
     def _is_of_torch(self, node: ast.AST, last: Sequence[str]) -> bool:
         owner, _, name = self.dotted(node).rpartition(".")

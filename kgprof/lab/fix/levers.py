@@ -87,21 +87,30 @@ def _mode(name: str) -> _TextEdit:
     return _compiling_with("mode", f'"{name}"', "options", "disable")
 
 
-def _after_modules(program: Program, names: tuple[str, ...], code: str) -> list[Edit]:
-    edits = []
-    for name in names:
-        edits += program.after_assignment(name, f"{name}.{code}")
-    return edits
-
-
 def _eager_modules(facts: m.StepFacts) -> tuple[str, ...]:
     return tuple(name for name in facts.modules if name not in facts.compiled_modules)
 
 
+def _is_of_own_class(program: Program, name: str) -> bool:
+    """Tell whether a call of a class is all that makes a module, as far as its name shows, and none
+    of torch's: the method ``compile`` of those compiles nothing (torch 2.13)."""
+    calls = [call.func for call in program.values(name) if isinstance(call, ast.Call)]
+    classes = [each for each in calls if ast.unparse(each).rpartition(".")[2][:1].isupper()]
+    owners = [program.dotted(each) for each in calls]
+    return bool(classes) and not any(owner.startswith("torch.nn.") for owner in owners)
+
+
 @_edit
 def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
-    eager = (name for name in _eager_modules(facts) if not _is_compiled(program, name))
-    return _after_modules(program, tuple(eager), "compile()")
+    edits = []
+    for name in _eager_modules(facts):
+        if _is_compiled(program, name):
+            continue
+        code = f"{name}.compile()"
+        if not _is_of_own_class(program, name):
+            code = f"{name} = {program.written('torch.compile')}({name})"
+        edits += program.after_assignment(name, code)
+    return edits
 
 
 @_edit
@@ -183,8 +192,11 @@ def _with_threads(number: Callable[[m.StepFacts], int]) -> _TextEdit:
 def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
     if program.mentions("channels_last"):
         return []
-    dotted = program.written("torch.channels_last")
-    return _after_modules(program, facts.modules, f"to(memory_format={dotted})")
+    code = f"to(memory_format={program.written('torch.channels_last')})"
+    edits = []
+    for name in facts.modules:
+        edits += program.after_assignment(name, f"{name}.{code}")
+    return edits
 
 
 @_edit

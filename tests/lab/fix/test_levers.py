@@ -134,6 +134,53 @@ EDITS = [
         """,
     ),
     (
+        "compile-model",  # whose method compiles nothing
+        """\
+        from torch import device, nn
+
+        model = nn.Sequential(Net(), nn.ReLU())
+        model = model.to(device("cpu"))
+        x = 1
+        """,
+        """\
+        import torch
+        from torch import device, nn
+
+        model = nn.Sequential(Net(), nn.ReLU())
+        model = model.to(device("cpu"))
+        model = torch.compile(model)
+        x = 1
+        """,
+    ),
+    (
+        "compile-model",  # of a class that nobody knows
+        """\
+        import torch
+
+        model: object = nets.make(x)
+        """,
+        """\
+        import torch
+
+        model: object = nets.make(x)
+        model = torch.compile(model)
+        """,
+    ),
+    (
+        "compile-model",
+        """\
+        import torch
+        import nets
+        model = nets.Net("a.b").to(torch.device("cpu"))
+        """,
+        """\
+        import torch
+        import nets
+        model = nets.Net("a.b").to(torch.device("cpu"))
+        model.compile()
+        """,
+    ),
+    (
         "compile-step",
         """\
         from torch import compile as compiled, no_grad
@@ -595,7 +642,7 @@ def test_a_lever_leaves_a_program_that_has_no_place_for_it(name: str, text: str)
 
 
 def test_a_compiled_module_is_not_compiled_again() -> None:
-    text = "model = Net()\nother = Net()\n"
+    text = "import torch\nmodel = Net()\nother = Net()\n"
     new = edited("compile-model", text, modules=("model", "other"), compiled_modules=("model",))
 
     assert new == f"{text}other.compile()\n"
@@ -823,6 +870,7 @@ GRAPHS = "torch._dynamo.utils.counters['stats']['unique_graphs']"
     ("name", "rest", "shows", "value"),
     [
         ("compile-model", TRAINING, GRAPHS, "1"),
+        ("compile-model", f"model = nn.Sequential(model, nn.ReLU())\n{TRAINING}", GRAPHS, "1"),
         ("compile-step", EAGER, GRAPHS, "1"),
         ("compile-optimizer", TRAINING, f"{GRAPHS} > 0", "True"),
         ("fused-optimizer", TRAINING, "program.opt.defaults['fused']", "True"),
