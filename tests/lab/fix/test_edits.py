@@ -184,6 +184,26 @@ def test_no_line_stands_where_the_module_has_no_such_name(before: str) -> None:
     check(after_model, before, None)
 
 
+def test_a_line_stands_after_the_last_use_and_before_the_function_returns() -> None:
+    before = """\
+        def make():
+            global opt
+            opt = Adam(); other = 1
+            scheduler = StepLR(opt, 30)
+            return opt, other
+        """
+    after = """\
+        def make():
+            global opt
+            opt = Adam(); other = 1
+            scheduler = StepLR(opt, 30)
+            opt.x = 1
+            return opt, other
+        """
+
+    check(lambda it: it.after_assignment("opt", "opt.x = 1", used=True), before, after)
+
+
 def test_a_line_stands_after_the_last_use_while_the_module_is_imported() -> None:
     before = """\
         opt = make()

@@ -598,6 +598,7 @@ def test_every_lever_has_two_shapes() -> None:
         ("reduce-overhead", "import torch\nf = torch.compile(f, **given)\n"),
         ("reduce-overhead", "import re\nre.compile('x')\n"),
         ("reduce-overhead", "model.compile(optimizer='adam')\n"),
+        ("reduce-overhead", "import torch\ntorch.compile(mode='default', options=None)\n"),
         ("reduce-overhead", "from mine import compile\nf = compile(f)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, dynamic=False)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, disable=True)\n"),
@@ -682,14 +683,14 @@ BOTH = {"has_convolution": True, "has_float32": True}
         (CPU | TRAINS | {"step": "step"}, {"gc-freeze", "fused-optimizer", "compile-optimizer"}),
         (CPU | {"optimizers": (("opt", "RMSprop"),)}, {"gc-freeze", "compile-optimizer"}),
         (CPU | BOTH, {"gc-freeze", "channels-last"}),
-        (CUDA | BOTH, {"gc-freeze", "channels-last", "cudnn-benchmark", "tf32"}),
+        (CUDA | BOTH, {"gc-freeze", "reduce-overhead", "channels-last", "cudnn-benchmark", "tf32"}),
         (
             CPU | {"has_float32": True, "step": "step", "frames": 1, "returns_gradient": True},
             {"gc-freeze", "max-autotune-no-cudagraphs", "bf16-autocast"},
         ),
         (CPU | {"threads": 4, "cores": 8}, {"gc-freeze", "one-thread", "all-threads"}),
         (CPU | {"threads": 8, "cores": 8}, {"gc-freeze", "one-thread"}),
-        (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze"}),
+        (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze", "reduce-overhead"}),
         (CPU | {"settings": (("a", True), ("b", False))}, {"gc-freeze", "setting-a", "setting-b"}),
     ],
 )
@@ -794,6 +795,12 @@ def test_a_tree_that_lacks_something_is_seen() -> None:
     assert holds(ast.parse("@b\n@a(c=1)\ndef f(): g(x, z=2)\ny = 1\nw = 2"), old)
     for text in ("@a\ndef f(): g(x)", "def f(): g(x)\ny = 1", "@a\ndef f(): g(z)\ny = 1"):
         assert not holds(ast.parse(text), old)
+
+
+def test_a_call_that_compiles_nothing_is_changed_once() -> None:
+    new = edited("dynamic", "import torch\ntorch.compile()\n")
+
+    assert new == "import torch\ntorch.compile(dynamic=True)\n"
 
 
 @pytest.mark.parametrize("seed", range(6))
