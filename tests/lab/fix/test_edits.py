@@ -263,7 +263,7 @@ def of_first_call(name: str, value: str) -> Edits:
         ("f((x))", "f((x), a=1)"),
         ("f(x, )", "f(x, a=1 )"),
         ("f(*x, b=2)", "f(*x, b=2, a=1)"),
-        ("é = f('é', b='é')", "é = f('é', b='é', a=1)"),
+        ("é = f('é', b='é'); y = 'é' + z", "é = f('é', b='é', a=1); y = 'é' + z"),
         ("f(\n    x,  # why\n)", "f(\n    x,  # why\n    a=1,\n)"),
         ("f(\n    x  # why\n)", "f(\n    x,  # why\n    a=1,\n)"),
         ("f(x,\n  y)", "f(x,\n  y, a=1)"),
@@ -390,6 +390,17 @@ def seeded(program: Program) -> list[Edit]:
 )
 def test_a_setting_stands_after_the_imports(before: str, after: str) -> None:
     check(seeded, before, after)
+
+
+@pytest.mark.parametrize(
+    ("imports", "written"),
+    [
+        ("import torch\nfrom torch import manual_seed as seed\n", "seed(0)\n"),
+        ("import torch\nfrom torch import manual\n", "torch.manual_seed(0)\n"),
+    ],
+)
+def test_a_name_is_written_as_shortly_as_the_program_can(imports: str, written: str) -> None:
+    check(seeded, imports, imports + written)
 
 
 @pytest.mark.parametrize("before", ["x = 1\n", "def f():\n    import torch\n", ""])
