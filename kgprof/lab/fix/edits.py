@@ -8,7 +8,7 @@ import ast
 import io
 import sys
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -67,6 +67,12 @@ class Program:
         """Tell whether the program names a part of torch, or of gc, by one of these names."""
         return any(self._is_of_torch(node, last) for node in self.nodes)
 
+    def values(self, name: str) -> Iterator[ast.AST]:
+        """Yield the parts of what is assigned to a name."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _assigns(node, name):
+                yield from ast.walk(node)
+
     def _is_of_torch(self, node: ast.AST, last: Sequence[str]) -> bool:
         owner, _, name = self.dotted(node).rpartition(".")
         return name in last and owner.partition(".")[0] in ("torch", "gc")
@@ -103,13 +109,13 @@ class Program:
     def replaced(self, node: ast.expr, text: str) -> Edit:
         return Edit(self._offset(node.lineno, node.col_offset), self._end(node), text)
 
-    def appended(self, node: ast.expr, text: str) -> Edit:
-        end = self._end(node)
-        return Edit(end, end, text)
-
-    def argument(self, call: ast.Call, name: str, value: str) -> list[Edit]:
-        """Give a call a keyword. Nothing where it has it, or says what else it has in a variable;
-        None and "default" are replaced."""
+    def argument(self, call: ast.expr, name: str, value: str) -> list[Edit]:
+        """Give a call, or a decorator, a keyword. Nothing where it has it, or says what else it has
+        in a variable; None and "default" are replaced."""
+        end = self._end(call)
+        new = f"{name}={value}"
+        if not isinstance(call, ast.Call):
+            return [Edit(end, end, f"({new})")]
         keywords = {each.arg: each.value for each in call.keywords}
         if None in keywords:
             return []
@@ -118,13 +124,11 @@ class Program:
                 return [self.replaced(given, value)]
             case ast.expr():
                 return []
-        end = self._end(call)
         tokens = self._tokens
         is_generator = bool(call.args) and self._end(call.args[-1]) == end
         if end not in tokens or is_generator:  # it is inside a string, or needs brackets of its own
             return []
         before, token = [each for each in tokens.items() if each[0] < end][-1]
-        new = f"{name}={value}"
         if not keywords and not call.args:
             return [Edit(before, before, new)]
         comma = "" if token.string == "," else ","
@@ -299,7 +303,7 @@ def _is_empty(node: ast.stmt) -> bool:
 
 
 def _uses(node: ast.stmt, name: str) -> bool:
-    """Tell whether a statement names something while the module is imported."""
-    if isinstance(node, _Definition) or _is_of_script(node):
+    """Tell whether a statement names something when it is reached, and goes on."""
+    if isinstance(node, _Definition | ast.Return) or _is_of_script(node):
         return False
     return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))

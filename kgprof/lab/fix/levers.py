@@ -2,13 +2,11 @@
 
 import ast
 from collections.abc import Callable, Iterator
-from functools import wraps
 
 from kgprof import model as m
 from kgprof.lab.fix.edits import Edit, Program
 from kgprof.lab.fix.lever import Lever
 
-_Edits = Callable[[Program, m.StepFacts], list[Edit]]
 _TextEdit = Callable[[str, m.StepFacts], str | None]
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 # of torch.compile, and of a module's method of that name
@@ -25,13 +23,12 @@ def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
     return (*_COMPILING, *settings, *_OTHERS)
 
 
-def _edit(edits: _Edits) -> _TextEdit:
-    """Make changes of a text out of changes of a program."""
+def _edit(edits: Callable[..., list[Edit]], *given: str) -> _TextEdit:
+    """Make a change of a text out of changes of a program."""
 
-    @wraps(edits)
     def edit(text: str, facts: m.StepFacts) -> str | None:
         program = Program(text)
-        return program.edited(edits(program, facts))
+        return program.edited(edits(program, facts, *given))
 
     return edit
 
@@ -45,7 +42,8 @@ def _compiling(program: Program) -> Iterator[ast.expr]:
     for node in program.nodes:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="compile"), args=[]) as call):
-                if _OF_COMPILE.issuperset(each.arg for each in call.keywords):
+                known = _OF_COMPILE.issuperset(each.arg for each in call.keywords)
+                if known and program.dotted(call.func) != "torch.compile":
                     yield call
             case ast.Call(func=function, args=args):
                 is_partial = program.dotted(function) == "functools.partial"
@@ -62,35 +60,17 @@ def _is_compiled(program: Program, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
 
 
-def _compiling_with(name: str, value: str, *others: str) -> _TextEdit:
+def _argument(
+    program: Program, facts: m.StepFacts, name: str, value: str, *others: str
+) -> list[Edit]:
     """Add an argument to what compiles by Inductor, unless it has one of others."""
-
-    @_edit
-    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
-        edits = []
-        for site in _compiling(program):
-            keywords = site.keywords if isinstance(site, ast.Call) else []
-            given = {each.arg: ast.unparse(each.value) for each in keywords}
-            by_inductor = given.get("backend", "'inductor'") == "'inductor'"
-            if not by_inductor or not given.keys().isdisjoint(others):
-                continue
-            if isinstance(site, ast.Call):
-                edits += program.argument(site, name, value)
-            else:
-                edits.append(program.appended(site, f"({name}={value})"))
-        return edits
-
-    return edit
-
-
-def _mode(name: str) -> _TextEdit:
-    return _compiling_with("mode", f'"{name}"', "options", "disable")
-
-
-def _after_modules(program: Program, names: tuple[str, ...], code: str) -> list[Edit]:
     edits = []
-    for name in names:
-        edits += program.after_assignment(name, f"{name}.{code}")
+    for site in _compiling(program):
+        keywords = site.keywords if isinstance(site, ast.Call) else []
+        given = {each.arg: ast.unparse(each.value) for each in keywords}
+        by_inductor = given.get("backend", "'inductor'") == "'inductor'"
+        if by_inductor and given.keys().isdisjoint((*others, "disable")):
+            edits += program.argument(site, name, value)
     return edits
 
 
@@ -98,20 +78,33 @@ def _eager_modules(facts: m.StepFacts) -> tuple[str, ...]:
     return tuple(name for name in facts.modules if name not in facts.compiled_modules)
 
 
-@_edit
+def _is_of_own_class(program: Program, name: str) -> bool:
+    """Tell whether a call of a class is all that makes a module, as far as its name shows, and none
+    of torch's: the method ``compile`` of those compiles nothing (torch 2.13)."""
+    calls = [call.func for call in program.values(name) if isinstance(call, ast.Call)]
+    classes = [each for each in calls if ast.unparse(each).rpartition(".")[2][:1].isupper()]
+    owners = [program.dotted(each) for each in calls]
+    return bool(classes) and not any(owner.startswith("torch.nn.") for owner in owners)
+
+
 def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
-    eager = (name for name in _eager_modules(facts) if not _is_compiled(program, name))
-    return _after_modules(program, tuple(eager), "compile()")
+    edits = []
+    for name in _eager_modules(facts):
+        if _is_compiled(program, name):
+            continue
+        code = f"{name}.compile()"
+        if not _is_of_own_class(program, name):
+            code = f"{name} = {program.written('torch.compile')}({name})"
+        edits += program.after_assignment(name, code)
+    return edits
 
 
-@_edit
 def _compile_step(program: Program, facts: m.StepFacts) -> list[Edit]:
     if any(_compiling(program)):
         return []
     return program.wrapped(facts.step, program.written("torch.compile"), inside=True)
 
 
-@_edit
 def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     """Add the line after a scheduler is made, which takes the method apart."""
     edits = []
@@ -122,7 +115,6 @@ def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     return edits
 
 
-@_edit
 def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     edits = []
     for call in program.calls(*_FUSED):
@@ -134,17 +126,12 @@ def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
 # ---------------------------------------------------------------- a line of settings
 
 
-def _once(dotted: str, code: str, *others: str) -> _TextEdit:
+def _once(program: Program, facts: m.StepFacts, dotted: str, code: str, *others: str) -> list[Edit]:
     """Add a line that begins with a part of torch after the imports, unless the program names it or
     one of others."""
-
-    @_edit
-    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
-        if program.mentions(dotted.rpartition(".")[2], *others):
-            return []
-        return program.after_imports(program.written(dotted) + code)
-
-    return edit
+    if program.mentions(dotted.rpartition(".")[2], *others):
+        return []
+    return program.after_imports(program.written(dotted) + code)
 
 
 def _setting(name: str, value: bool) -> Lever:
@@ -154,40 +141,36 @@ def _setting(name: str, value: bool) -> Lever:
         says=f"sets {dotted} to {value}",
         changes=_NOTHING,
         wanted=lambda facts: "a message of torch asks for this setting",
-        edit=_once(dotted, f" = {value}"),
+        edit=_edit(_once, dotted, f" = {value}"),
     )
 
 
-def _with_threads(number: Callable[[m.StepFacts], int]) -> _TextEdit:
-    """Say how many threads an operator has, or change that number."""
-
-    @_edit
-    def edit(program: Program, facts: m.StepFacts) -> list[Edit]:
-        wanted = str(number(facts))
-        given = [call.args for call in program.calls("set_num_threads")]
-        match given:
-            case []:
-                name = program.written("torch.set_num_threads")
-                return program.after_imports(f"{name}({wanted})")
-            case [[ast.Constant(value=int(old)) as its]] if str(old) != wanted:
-                return [program.replaced(its, wanted)]
-        return []
-
-    return edit
+def _threads(program: Program, facts: m.StepFacts, number: str = "") -> list[Edit]:
+    """Say how many threads an operator has, or change that number; by itself, as many as there are
+    cores."""
+    wanted = number or str(facts.cores)
+    match [call.args for call in program.calls("set_num_threads")]:
+        case []:
+            name = program.written("torch.set_num_threads")
+            return program.after_imports(f"{name}({wanted})")
+        case [[ast.Constant(value=int(old)) as its]] if str(old) != wanted:
+            return [program.replaced(its, wanted)]
+    return []
 
 
 # ---------------------------------------------------------------- the program's own objects
 
 
-@_edit
 def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
     if program.mentions("channels_last"):
         return []
-    dotted = program.written("torch.channels_last")
-    return _after_modules(program, facts.modules, f"to(memory_format={dotted})")
+    code = f"to(memory_format={program.written('torch.channels_last')})"
+    edits = []
+    for name in facts.modules:
+        edits += program.after_assignment(name, f"{name}.{code}")
+    return edits
 
 
-@_edit
 def _autocast(program: Program, facts: m.StepFacts) -> list[Edit]:
     if program.mentions("autocast"):
         return []
@@ -196,7 +179,6 @@ def _autocast(program: Program, facts: m.StepFacts) -> list[Edit]:
     return program.wrapped(facts.step, code)
 
 
-@_edit
 def _freeze_objects(program: Program, facts: m.StepFacts) -> list[Edit]:
     if program.mentions("freeze"):
         return []
@@ -227,13 +209,12 @@ def _for_modules(facts: m.StepFacts) -> str:
 
 
 def _for_optimizers(facts: m.StepFacts) -> str:
-    names = (f"{name} ({kind})" for name, kind in facts.optimizers)
-    return ", ".join(names)
+    names = [name for name, _ in facts.optimizers]
+    return f"nothing compiles what {', '.join(names)} computes" if names else ""
 
 
-def _for_fused(facts: m.StepFacts) -> str:
-    kinds = (kind for _, kind in facts.optimizers if kind in _FUSED)
-    return ", ".join(f"{kind} has a fused form" for kind in dict.fromkeys(kinds))
+def _has_fused_form(facts: m.StepFacts) -> bool:
+    return any(kind in _FUSED for _, kind in facts.optimizers)
 
 
 def _can_freeze(facts: m.StepFacts) -> bool:
@@ -245,18 +226,15 @@ _COMPILING = (
         id="reduce-overhead",
         says="compiles with CUDA graphs",
         changes=_NOTHING,
-        wanted=_said(
-            lambda facts: facts.frames and _is_on_cuda(facts),
-            "torch compiled a part of the program, which runs on a GPU",
-        ),
-        edit=_mode("reduce-overhead"),
+        wanted=_said(_is_on_cuda, "one launch of a CUDA graph replaces those of the kernels in it"),
+        edit=_edit(_argument, "mode", '"reduce-overhead"', "options"),
     ),
     Lever(
         id="compile-model",
         says="compiles the model",
         changes=_ROUNDING,
         wanted=_for_modules,
-        edit=_compile_model,
+        edit=_edit(_compile_model),
     ),
     Lever(
         id="compile-step",
@@ -266,21 +244,21 @@ _COMPILING = (
             lambda facts: facts.step and not facts.frames and not facts.optimizers,
             "nothing is compiled, and the step has no optimizer",
         ),
-        edit=_compile_step,
+        edit=_edit(_compile_step),
     ),
     Lever(
         id="compile-optimizer",
         says="compiles the optimizer's step",
         changes=_ROUNDING,
         wanted=_for_optimizers,
-        edit=_compile_optimizer,
+        edit=_edit(_compile_optimizer),
     ),
     Lever(
         id="fused-optimizer",
         says="updates the parameters in one kernel",
         changes=_ROUNDING,
-        wanted=_for_fused,
-        edit=_fused_optimizer,
+        wanted=_said(_has_fused_form, "torch has a fused form of the optimizer"),
+        edit=_edit(_fused_optimizer),
     ),
     Lever(
         id="dynamic",
@@ -289,7 +267,7 @@ _COMPILING = (
         wanted=_said(
             lambda facts: facts.frames_late, "torch compiled in the second half of the steps, too"
         ),
-        edit=_compiling_with("dynamic", "True", "disable"),
+        edit=_edit(_argument, "dynamic", "True"),
     ),
 )
 
@@ -299,7 +277,7 @@ _OTHERS = (
         says="stores the weights of convolutions with the channels last",
         changes=_ROUNDING,
         wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
-        edit=_channels_last,
+        edit=_edit(_channels_last),
     ),
     Lever(
         id="cudnn-benchmark",
@@ -309,7 +287,7 @@ _OTHERS = (
             lambda facts: _is_on_cuda(facts) and facts.has_convolution,
             "the model has convolutions, and runs on a GPU",
         ),
-        edit=_once("torch.backends.cudnn.benchmark", " = True"),
+        edit=_edit(_once, "torch.backends.cudnn.benchmark", " = True"),
     ),
     Lever(
         id="tf32",
@@ -319,7 +297,7 @@ _OTHERS = (
             lambda facts: _is_on_cuda(facts) and facts.has_float32,
             "the model has float32 parameters, and runs on a GPU",
         ),
-        edit=_once("torch.set_float32_matmul_precision", '("high")', *_LOWER_PRECISION),
+        edit=_edit(_once, "torch.set_float32_matmul_precision", '("high")', *_LOWER_PRECISION),
     ),
     Lever(
         id="bf16-autocast",
@@ -328,7 +306,7 @@ _OTHERS = (
         wanted=_said(
             lambda facts: facts.step and facts.has_float32, "the model has float32 parameters"
         ),
-        edit=_autocast,
+        edit=_edit(_autocast),
     ),
     Lever(
         id="one-thread",
@@ -338,7 +316,7 @@ _OTHERS = (
             lambda facts: facts.threads > 1 and not _is_on_cuda(facts),
             "an operator shares its work among threads",
         ),
-        edit=_with_threads(lambda facts: 1),
+        edit=_edit(_threads, "1"),
     ),
     Lever(
         id="all-threads",
@@ -348,27 +326,27 @@ _OTHERS = (
             lambda facts: facts.threads < facts.cores and not _is_on_cuda(facts),
             "an operator has fewer threads than there are cores",
         ),
-        edit=_with_threads(lambda facts: facts.cores),
+        edit=_edit(_threads),
     ),
     Lever(
         id="max-autotune-no-cudagraphs",
         says="tries several kernels for each matrix product, and keeps the fastest",
         changes=_ROUNDING,
         wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
-        edit=_mode("max-autotune-no-cudagraphs"),
+        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
     ),
     Lever(
         id="gc-freeze",
         says="keeps the garbage collector from what the module made",
         changes=_NOTHING,
         wanted=lambda facts: "the collector looks at all that torch and the program made",
-        edit=_freeze_objects,
+        edit=_edit(_freeze_objects),
     ),
     Lever(
         id="freezing",
         says="computes with the weights as constants",
         changes=_ROUNDING,
         wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
-        edit=_once("torch._inductor.config.freezing", " = True"),
+        edit=_edit(_once, "torch._inductor.config.freezing", " = True"),
     ),
 )

@@ -184,6 +184,26 @@ def test_no_line_stands_where_the_module_has_no_such_name(before: str) -> None:
     check(after_model, before, None)
 
 
+def test_a_line_stands_after_the_last_use_and_before_the_function_returns() -> None:
+    before = """\
+        def make():
+            global opt
+            opt = Adam(); other = 1
+            scheduler = StepLR(opt, 30)
+            return opt, other
+        """
+    after = """\
+        def make():
+            global opt
+            opt = Adam(); other = 1
+            scheduler = StepLR(opt, 30)
+            opt.x = 1
+            return opt, other
+        """
+
+    check(lambda it: it.after_assignment("opt", "opt.x = 1", used=True), before, after)
+
+
 def test_a_line_stands_after_the_last_use_while_the_module_is_imported() -> None:
     before = """\
         opt = make()
@@ -243,7 +263,7 @@ def of_first_call(name: str, value: str) -> Edits:
         ("f((x))", "f((x), a=1)"),
         ("f(x, )", "f(x, a=1 )"),
         ("f(*x, b=2)", "f(*x, b=2, a=1)"),
-        ("é = f('é', b='é')", "é = f('é', b='é', a=1)"),
+        ("é = f('é', b='é'); y = 'é' + z", "é = f('é', b='é', a=1); y = 'é' + z"),
         ("f(\n    x,  # why\n)", "f(\n    x,  # why\n    a=1,\n)"),
         ("f(\n    x  # why\n)", "f(\n    x,  # why\n    a=1,\n)"),
         ("f(x,\n  y)", "f(x,\n  y, a=1)"),
@@ -370,6 +390,17 @@ def seeded(program: Program) -> list[Edit]:
 )
 def test_a_setting_stands_after_the_imports(before: str, after: str) -> None:
     check(seeded, before, after)
+
+
+@pytest.mark.parametrize(
+    ("imports", "written"),
+    [
+        ("import torch\nfrom torch import manual_seed as seed\n", "seed(0)\n"),
+        ("import torch\nfrom torch import manual\n", "torch.manual_seed(0)\n"),
+    ],
+)
+def test_a_name_is_written_as_shortly_as_the_program_can(imports: str, written: str) -> None:
+    check(seeded, imports, imports + written)
 
 
 @pytest.mark.parametrize("before", ["x = 1\n", "def f():\n    import torch\n", ""])

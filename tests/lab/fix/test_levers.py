@@ -134,6 +134,53 @@ EDITS = [
         """,
     ),
     (
+        "compile-model",  # whose method compiles nothing
+        """\
+        from torch import device, nn
+
+        model = nn.Sequential(Net(), nn.ReLU())
+        model = model.to(device("cpu"))
+        x = 1
+        """,
+        """\
+        import torch
+        from torch import device, nn
+
+        model = nn.Sequential(Net(), nn.ReLU())
+        model = model.to(device("cpu"))
+        model = torch.compile(model)
+        x = 1
+        """,
+    ),
+    (
+        "compile-model",  # of a class that nobody knows
+        """\
+        import torch
+
+        model: object = nets.make(x)
+        """,
+        """\
+        import torch
+
+        model: object = nets.make(x)
+        model = torch.compile(model)
+        """,
+    ),
+    (
+        "compile-model",
+        """\
+        import torch
+        import nets
+        model = nets.Net("a.b").to(torch.device("cpu"))
+        """,
+        """\
+        import torch
+        import nets
+        model = nets.Net("a.b").to(torch.device("cpu"))
+        model.compile()
+        """,
+    ),
+    (
         "compile-step",
         """\
         from torch import compile as compiled, no_grad
@@ -551,6 +598,7 @@ def test_every_lever_has_two_shapes() -> None:
         ("reduce-overhead", "import torch\nf = torch.compile(f, **given)\n"),
         ("reduce-overhead", "import re\nre.compile('x')\n"),
         ("reduce-overhead", "model.compile(optimizer='adam')\n"),
+        ("reduce-overhead", "import torch\ntorch.compile(mode='default', options=None)\n"),
         ("reduce-overhead", "from mine import compile\nf = compile(f)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, dynamic=False)\n"),
         ("dynamic", "import torch\nf = torch.compile(f, disable=True)\n"),
@@ -595,7 +643,7 @@ def test_a_lever_leaves_a_program_that_has_no_place_for_it(name: str, text: str)
 
 
 def test_a_compiled_module_is_not_compiled_again() -> None:
-    text = "model = Net()\nother = Net()\n"
+    text = "import torch\nmodel = Net()\nother = Net()\n"
     new = edited("compile-model", text, modules=("model", "other"), compiled_modules=("model",))
 
     assert new == f"{text}other.compile()\n"
@@ -635,14 +683,14 @@ BOTH = {"has_convolution": True, "has_float32": True}
         (CPU | TRAINS | {"step": "step"}, {"gc-freeze", "fused-optimizer", "compile-optimizer"}),
         (CPU | {"optimizers": (("opt", "RMSprop"),)}, {"gc-freeze", "compile-optimizer"}),
         (CPU | BOTH, {"gc-freeze", "channels-last"}),
-        (CUDA | BOTH, {"gc-freeze", "channels-last", "cudnn-benchmark", "tf32"}),
+        (CUDA | BOTH, {"gc-freeze", "reduce-overhead", "channels-last", "cudnn-benchmark", "tf32"}),
         (
             CPU | {"has_float32": True, "step": "step", "frames": 1, "returns_gradient": True},
             {"gc-freeze", "max-autotune-no-cudagraphs", "bf16-autocast"},
         ),
         (CPU | {"threads": 4, "cores": 8}, {"gc-freeze", "one-thread", "all-threads"}),
         (CPU | {"threads": 8, "cores": 8}, {"gc-freeze", "one-thread"}),
-        (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze"}),
+        (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze", "reduce-overhead"}),
         (CPU | {"settings": (("a", True), ("b", False))}, {"gc-freeze", "setting-a", "setting-b"}),
     ],
 )
@@ -749,6 +797,12 @@ def test_a_tree_that_lacks_something_is_seen() -> None:
         assert not holds(ast.parse(text), old)
 
 
+def test_a_call_that_compiles_nothing_is_changed_once() -> None:
+    new = edited("dynamic", "import torch\ntorch.compile()\n")
+
+    assert new == "import torch\ntorch.compile(dynamic=True)\n"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_lever_adds_to_any_program_and_takes_nothing(seed: int) -> None:
     facts = m.StepFacts(**FACTS)
@@ -823,6 +877,7 @@ GRAPHS = "torch._dynamo.utils.counters['stats']['unique_graphs']"
     ("name", "rest", "shows", "value"),
     [
         ("compile-model", TRAINING, GRAPHS, "1"),
+        ("compile-model", f"model = nn.Sequential(model, nn.ReLU())\n{TRAINING}", GRAPHS, "1"),
         ("compile-step", EAGER, GRAPHS, "1"),
         ("compile-optimizer", TRAINING, f"{GRAPHS} > 0", "True"),
         ("fused-optimizer", TRAINING, "program.opt.defaults['fused']", "True"),
