@@ -126,7 +126,7 @@ class Effects:
             self._within.it = False
 
     def _tell(self, what: str) -> None:
-        frames = list(_frames(sys._getframe(3)))
+        frames = list(_frames(sys._getframe(2)))
         files = [frame.f_code.co_filename for frame in frames]
         own = [at for at, file in enumerate(files) if file.startswith(self._folder + os.sep)]
         before = files[: own[0]] if own else files
@@ -187,6 +187,7 @@ def _facts(
     parameters = [each for one in whole.values() for each in one.parameters()]
     return m.StepFacts(
         device=device.type,
+        step=options.workload.rpartition(":")[2],
         modules=tuple(whole),
         compiled_modules=tuple(name for name, one in whole.items() if _is_compiled(one)),
         optimizers=tuple(

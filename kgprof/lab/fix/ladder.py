@@ -447,10 +447,10 @@ class Climb:
         if found is None:
             return Measured(m.Skipped("too few pairs of processes ended well"), Decision.OPEN)
         gain = m.Gain(ratio=found.ratio, low=found.low, high=found.high, pairs=len(made))
-        return Measured(gain, _decision(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
+        return Measured(gain, decision_of(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
 
 
-def _decision(gain: m.Gain, *, at_look: bool) -> Decision:
+def decision_of(gain: m.Gain, *, at_look: bool) -> Decision:
     """An interval is held against the limit at the planned looks only."""
     if not at_look:
         return Decision.OPEN
