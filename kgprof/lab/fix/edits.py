@@ -190,15 +190,15 @@ class Program:
     def after_imports(self, code: str) -> list[Edit]:
         """Add a line after the imports and the settings that follow them, apart from the imports
         where the rest of the program is."""
-        head = self._head
-        imports = [at for at, each in enumerate(head) if isinstance(each, _Import)]
+        top = self._top
+        imports = [at for at, each in enumerate(top) if isinstance(each, _Import)]
         if not imports:
             return []
-        settings = takewhile(_is_setting, head[imports[-1] + 1 :])
+        settings = takewhile(_is_setting, top[imports[-1] + 1 :])
         last = imports[-1] + len(list(settings))
-        following = self._lines[_last_line(head[last]) :]
+        following = self._lines[_last_line(top[last]) :]
         is_apart = last == imports[-1] and bool(following) and not following[0].strip()
-        return [self._after(head, last, "\n" * is_apart + code)]
+        return [self._after(top, last, "\n" * is_apart + code)]
 
     def at_end(self, code: str) -> list[Edit]:
         """Add a line at the end, before what runs only as a script."""
@@ -208,13 +208,13 @@ class Program:
         return [self._after(body, len(body) - 1, "\n\n" * isinstance(body[-1], _Definition) + code)]
 
     @property
-    def _head(self) -> list[ast.stmt]:
+    def _top(self) -> list[ast.stmt]:
         """The module down to its first definition."""
         return list(takewhile(lambda node: not isinstance(node, _Definition), self.tree.body))
 
     def _imports(self, module: str) -> Edit | None:
         """Import a module where the order of names puts it. None in a program without imports."""
-        imports = [each for each in self._head if isinstance(each, _Import)]
+        imports = [each for each in self._top if isinstance(each, _Import)]
         imports = [each for each in imports if _root(each) != "__future__"]
         if not imports:
             return None
