@@ -190,15 +190,15 @@ class Program:
     def after_imports(self, code: str) -> list[Edit]:
         """Add a line after the imports and the settings that follow them, apart from the imports
         where the rest of the program is."""
-        head = self._head
-        imports = [at for at, each in enumerate(head) if isinstance(each, _Import)]
+        top = self._top
+        imports = [at for at, each in enumerate(top) if isinstance(each, _Import)]
         if not imports:
             return []
-        settings = takewhile(self._is_setting, head[imports[-1] + 1 :])
+        settings = takewhile(_is_setting, top[imports[-1] + 1 :])
         last = imports[-1] + len(list(settings))
-        following = self._lines[_last_line(head[last]) :]
+        following = self._lines[_last_line(top[last]) :]
         is_apart = last == imports[-1] and bool(following) and not following[0].strip()
-        return [self._after(head, last, "\n" * is_apart + code)]
+        return [self._after(top, last, "\n" * is_apart + code)]
 
     def at_end(self, code: str) -> list[Edit]:
         """Add a line at the end, before what runs only as a script."""
@@ -207,22 +207,14 @@ class Program:
             return []
         return [self._after(body, len(body) - 1, "\n\n" * isinstance(body[-1], _Definition) + code)]
 
-    def _is_setting(self, node: ast.stmt) -> bool:
-        match node:
-            case ast.Expr(value=ast.Call(func=function)):
-                return bool(self.dotted(function))
-            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
-                return True
-        return False
-
     @property
-    def _head(self) -> list[ast.stmt]:
+    def _top(self) -> list[ast.stmt]:
         """The module down to its first definition."""
         return list(takewhile(lambda node: not isinstance(node, _Definition), self.tree.body))
 
     def _imports(self, module: str) -> Edit | None:
         """Import a module where the order of names puts it. None in a program without imports."""
-        imports = [each for each in self._head if isinstance(each, _Import)]
+        imports = [each for each in self._top if isinstance(each, _Import)]
         imports = [each for each in imports if _root(each) != "__future__"]
         if not imports:
             return None
@@ -250,7 +242,7 @@ class Program:
         at = self._starts[before - 1]
         its = self._lines[beside - 1]
         indent = its[: len(its) - len(its.lstrip())]
-        lines = (indent * bool(line) + line + self._line_end for line in code.split("\n"))
+        lines = (indent + line + self._line_end for line in code.split("\n"))
         new = "".join(lines)
         if at == len(self.text) and not self.text.endswith(("\n", "\r")):
             new = self._line_end + new.removesuffix(self._line_end)
@@ -279,6 +271,14 @@ def _root(node: _Import) -> str:
 
 def _last_line(node: ast.expr | ast.stmt) -> int:
     return node.end_lineno or node.lineno
+
+
+def _is_setting(node: ast.stmt) -> bool:
+    """Tell a call for its own sake, and a value of something that was imported."""
+    match node:
+        case ast.Expr(value=ast.Call()) | ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            return True
+    return False
 
 
 def _is_of_script(node: ast.stmt) -> bool:

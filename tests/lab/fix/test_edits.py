@@ -385,8 +385,29 @@ def seeded(program: Program) -> list[Edit]:
                 import torch
             """,
         ),
+        (
+            """\
+            import os
+            import torch
+
+            os.environ["A"] = "1"
+            torch.backends.cudnn.benchmark = True
+            print(torch.__version__)
+            x = 1
+            """,
+            """\
+            import os
+            import torch
+
+            os.environ["A"] = "1"
+            torch.backends.cudnn.benchmark = True
+            print(torch.__version__)
+            torch.manual_seed(0)
+            x = 1
+            """,
+        ),
     ],
-    ids=["plain", "alias", "from", "from alone", "of a function"],
+    ids=["plain", "alias", "from", "from alone", "of a function", "environment"],
 )
 def test_a_setting_stands_after_the_imports(before: str, after: str) -> None:
     check(seeded, before, after)
@@ -475,8 +496,23 @@ def collected(program: Program) -> list[Edit]:
             collect()
             """,
         ),
+        (
+            """\
+            from __future__ import annotations
+
+            import torch
+            """,
+            """\
+            from __future__ import annotations
+
+            import gc
+
+            import torch
+            gc.collect()
+            """,
+        ),
     ],
-    ids=["first", "among others", "imported"],
+    ids=["first", "among others", "imported", "from the future"],
 )
 def test_a_line_at_the_end_stands_before_what_a_script_runs(before: str, after: str) -> None:
     check(collected, before, after)

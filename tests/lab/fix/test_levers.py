@@ -432,15 +432,16 @@ EDITS = [
     (
         "bf16-autocast",
         """\
-        import torch as th
         from steps import make
+        from torch import nn
         step = make(model)
         """,
         """\
-        import torch as th
+        import torch
         from steps import make
+        from torch import nn
         step = make(model)
-        step = th.autocast("cpu", dtype=th.bfloat16)(step)
+        step = torch.autocast("cpu", dtype=torch.bfloat16)(step)
         """,
     ),
     (
