@@ -59,7 +59,7 @@ def fixed(
         context.progress() as phases,
     ):
         climb = Climb(
-            program, original.decode(), scratch, phases, until, again_is_safe=again_is_safe
+            program, _text_of(file, original), scratch, phases, until, again_is_safe=again_is_safe
         )
         facts, effects = climb.first_start()
         if effects and not again_is_safe:
@@ -144,6 +144,17 @@ def _program(asked: m.Options) -> Program:
             "kgprof fix works on copies of what git knows or would add",
         )
     return Program(tree=tree, file=name, folder=folder, options=replace(asked, workload=workload))
+
+
+def _text_of(file: Path, content: bytes) -> str:
+    """Raises UsageError for a file that is not UTF-8, or begins with a byte order mark."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or text.startswith("\ufeff"):
+        raise UsageError(f"{file} is not plain UTF-8", "save it as UTF-8 without a byte order mark")
+    return text
 
 
 def _said(effects: Sequence[m.Effect]) -> str:

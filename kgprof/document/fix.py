@@ -6,7 +6,7 @@ from kgprof import model as m
 from kgprof.document.quantity import if_known, ratio
 from kgprof.document.sheet import Code, Section, Sections, Sheet
 from kgprof.document.table import Cell, Cells, Table, dashed, missing, plain, written
-from kgprof.wording import plural
+from kgprof.wording import clause, plural
 
 _LADDER = (
     "Each lever was tried in a copy of the program, on top of those that were kept above it. The "
@@ -72,10 +72,13 @@ def _sections(found: m.Fix) -> Sections:
     codes = [f"# {each.lever}: {each.says}\n{each.code}" for each in found.trials if each.code]
     if codes:
         yield Section("Code of each lever", (Code("\n\n".join(codes)),), folded=True)
-    if found.not_tried:
-        rows = [(each.lever, each.says, each.why) for each in found.not_tried]
-        table = plain("Not tried", ("lever", "what it does", "why not"), rows)
-        yield Section("Not tried", (table,), folded=True)
+    wanted = [each for each in found.not_tried if each.is_wanted]
+    others = ", ".join(each.lever for each in found.not_tried if not each.is_wanted)
+    rows = [(each.lever, each.says, each.why) for each in wanted]
+    table = plain("Not tried", ("lever", "what it does", "why not"), rows)
+    said = clause("Nothing in the program asks for: ", others)
+    if rows or said:
+        yield Section("Not tried", (table,) if rows else (), said)
 
 
 def _ladder(found: m.Fix) -> Table:

@@ -86,6 +86,7 @@ class NotTried(Model, kw_only=False):
     says: str
     why: str
     is_open: bool = False  # it was worth trying, and there was no time
+    is_wanted: bool = True  # something in the program asked for it
 
 
 class Fix(Model):

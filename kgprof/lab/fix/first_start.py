@@ -8,7 +8,7 @@ connection and every process, also in forked workers. Native code raises no audi
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -72,11 +72,16 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
     for _ in range(half):
         returned = session.step()
     by_half = frames_seen_by_dynamo()
+    modules = modules_in(names_of_the_module(options.workload))
+    if not by_half:  # torch.compile would look into a hook
+        called = _called(modules)
     for _ in range(options.steps - half):
         returned = session.step()
+    if not by_half:
+        modules = {name: modules[name] for name in modules if name in called}
     late = frames_seen_by_dynamo() - by_half
     effects.ends()
-    facts = _facts(options, device, returned, by_half + late, late)
+    facts = _facts(options, device, modules, returned, by_half + late, late)
     write(Seen(effects.found(), facts))
 
 
@@ -179,11 +184,14 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _facts(
-    options: m.Options, device: torch.device, returned: object, frames: int, late: int
+    options: m.Options,
+    device: torch.device,
+    whole: Mapping[str, torch.nn.Module],
+    returned: object,
+    frames: int,
+    late: int,
 ) -> m.StepFacts:
-    names = _names_of_the_module(options.workload)
-    modules = {name: one for name, one in names.items() if isinstance(one, torch.nn.Module)}
-    whole = {name: one for name, one in modules.items() if not _is_part(one, modules)}
+    names = names_of_the_module(options.workload)
     parameters = [each for one in whole.values() for each in one.parameters()]
     return m.StepFacts(
         device=device.type,
@@ -205,7 +213,25 @@ def _facts(
     )
 
 
-def _names_of_the_module(workload: str) -> dict[str, object]:
+def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:
+    """Those with parameters that are part of no other one there."""
+    modules = {name: one for name, one in names.items() if isinstance(one, torch.nn.Module)}
+    return {
+        name: one
+        for name, one in modules.items()
+        if not _is_part(one, modules) and next(one.parameters(), None) is not None
+    }
+
+
+def _called(modules: Mapping[str, torch.nn.Module]) -> set[str]:
+    """The names of those whose ``forward`` runs from now on, as far as it has."""
+    names: set[str] = set()
+    for name, one in modules.items():
+        one.register_forward_pre_hook(lambda *_, name=name: names.add(name))
+    return names
+
+
+def names_of_the_module(workload: str) -> dict[str, object]:
     """The names of the module that the workload is in, each object under its first one."""
     target = loading.find(workload)
     if target is None:

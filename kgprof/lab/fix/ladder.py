@@ -189,24 +189,38 @@ class Climb:
     # ------------------------------------------------------------ a lever
 
     def climb(self, levers: Sequence[Lever], allowed: m.Changes) -> None:
-        """Try each on top of what was kept, as long as there is time."""
-        for lever in levers:
-            why = lever.wanted(self.facts)
+        """Try each on top of what was kept, as long as there is time; one that found no place is
+        asked again when another one was kept."""
+        waiting = list(levers)
+        placeless: list[Lever] = []
+        while waiting:
+            lever = waiting.pop(0)
             text = lever.edit(self.kept.text, self.facts)
-            if not why:
-                self._leave_out(lever, "nothing in the program asks for it")
+            if not lever.wanted(self.facts):
+                self._leave_out(lever, "nothing in the program asks for it", is_wanted=False)
             elif text is None or text == self.kept.text:
-                self._leave_out(lever, "the file has it already, or no place for it")
+                placeless.append(lever)
             elif time.monotonic() + self._took_s > self._until:
                 self._leave_out(lever, "the time was up (--minutes)", is_open=True)
             else:
+                before = self.kept
                 began = time.monotonic()
                 self._try(lever, text, allowed)
                 self._took_s = time.monotonic() - began
+                if self.kept is not before:
+                    waiting = [*placeless, *waiting]
+                    placeless = []
+        for lever in placeless:
+            self._leave_out(lever, "the file has it already, or no place for it")
 
-    def _leave_out(self, lever: Lever, why: str, *, is_open: bool = False) -> None:
-        one = m.NotTried(lever=lever.id, says=lever.says, why=why, is_open=is_open)
-        self.not_tried.append(one)
+    def _leave_out(
+        self, lever: Lever, why: str, *, is_open: bool = False, is_wanted: bool = True
+    ) -> None:
+        self.not_tried.append(
+            m.NotTried(
+                lever=lever.id, says=lever.says, why=why, is_open=is_open, is_wanted=is_wanted
+            )
+        )
 
     def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
         before = self.kept
@@ -445,7 +459,8 @@ class Climb:
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:
-            return Measured(m.Skipped("too few pairs of processes ended well"), Decision.OPEN)
+            seen = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
+            return Measured(m.Skipped(f"too few pairs to decide: {seen}"), Decision.OPEN)
         gain = m.Gain(ratio=found.ratio, low=found.low, high=found.high, pairs=len(made))
         return Measured(gain, decision_of(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
 

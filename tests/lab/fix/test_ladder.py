@@ -148,6 +148,20 @@ def test_a_lever_that_kills_the_program_is_a_line_and_nothing_more(climb: Canned
     assert "ValueError" in why(climb, "deadly")
 
 
+def test_a_lever_without_a_place_is_asked_again_when_another_was_kept(climb: Canned) -> None:
+    def on_top(text: str, facts: m.StepFacts) -> str | None:
+        return f"{text}on_top()\n" if "fast" in text and "on_top" not in text else None
+
+    like = lever("needs")
+    needs = Lever(id="needs", says="", changes=like.changes, wanted=like.wanted, edit=on_top)
+    climb.speeds = {"fast": 0.5, "needs": 0.5}
+
+    climb.climb([needs, lever("fast"), lever("idle")], m.Changes.ROUNDING)
+
+    assert kept(climb) == ["fast", "needs"]
+    assert not climb.not_tried
+
+
 def test_what_is_not_tried_says_why_and_whether_that_leaves_something_open(climb: Canned) -> None:
     climb.climb([lever("unwanted", why="")], m.Changes.ROUNDING)
     climb._until = time.monotonic() - 1

@@ -31,6 +31,33 @@ def test_a_result_is_held_to_float64(found: dict[str, np.ndarray], expected: m.R
     assert compared(found, EAGER, EAGER, WIDE) is expected
 
 
+def test_after_an_optimizer_a_kind_is_held_to_float64_as_a_whole() -> None:
+    """One element of a hundred that took a step to the other side is no other result."""
+    random = np.random.default_rng(0)
+    wide = {name: random.normal(size=100) for name in ("parameter a", "gradient a")}
+    eager = {name: array.astype(np.float32) for name, array in wide.items()}
+    eager["parameter a"][3] += np.float32(2e-4)
+    other = {**eager, "parameter a": wide["parameter a"].astype(np.float32)}
+    other["parameter a"][7] += np.float32(2e-4)
+    wrong = {**other, "parameter a": other["parameter a"] + np.float32(1e-3)}
+    broken = {**other, "parameter a": np.where(np.arange(100) == 1, np.nan, other["parameter a"])}
+    broken["parameter a"] = broken["parameter a"].astype(np.float32)
+
+    assert compared(other, eager, eager, wide) is m.Results.ROUNDED
+    assert compared(wrong, eager, eager, wide) is m.Results.DIFFERENT
+    assert compared(broken, eager, eager, wide) is m.Results.DIFFERENT
+
+
+def test_what_the_first_step_returned_is_held_element_by_element_in_any_case() -> None:
+    first = "result of step 1:"
+    wide = {first: np.linspace(1, 2, 100), "gradient a": np.ones(3)}
+    eager = {name: array.astype(np.float32) for name, array in wide.items()}
+    wrong = {**eager, first: eager[first] + np.float32(2e-4) * (np.arange(100) == 7)}
+    wrong[first] = wrong[first].astype(np.float32)
+
+    assert compared(wrong, eager, eager, wide) is m.Results.DIFFERENT
+
+
 def test_two_starts_that_differ_compare_with_nothing() -> None:
     assert compared(EAGER, EAGER, moved(1e-7), WIDE) is m.Results.NOT_COMPARABLE
 
