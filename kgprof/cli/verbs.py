@@ -349,8 +349,8 @@ def fix(
     makes one step. Every start is in a copy of its folder (of a git repository what git knows or
     would add); the files themselves are changed by --apply alone. The first start is watched: a
     program that writes files, connects or starts processes is not started again, and exit code 2
-    says what it did. Then each change is tried: its results over 20 seeded steps, held against
-    float64, and its time, by pairs of processes in turn. A change stays
+    says what it did. Then each change is tried: its results over 20 seeded steps, compared
+    with float64, and its time, by pairs of processes in turn. A change stays
     if the whole 95 % interval of its time is more than 3 % below the time without it; the next one
     is tried on top of it. The patch is measured once more as a whole, and this is the gain that
     the result gives. The last line on stdout is the patch's path.

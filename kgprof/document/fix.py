@@ -13,7 +13,7 @@ _LADDER = (
     "time is that with it over that without it, from pairs of processes that took turns; the range "
     "is a 95 % interval. Results: what {} steps returned, and the parameters, buffers and "
     "gradients after them, from seeded starts; rounded: as near to float64 as those of the program "
-    "as it is, within a factor of 3 to 10."
+    "as it is, within a factor of 3 to 10; behind an optimizer by kind, within a factor of 4."
 )
 _RESULT_STEPS = 20
 
@@ -36,9 +36,7 @@ def sheet(found: m.Fix) -> Sheet:
 
 
 def _status(found: m.Fix) -> m.VerdictStatus:
-    if found.patch:
-        return m.VerdictStatus.ATTENTION
-    if found.is_decided:
+    if found.patch or found.is_decided:
         return m.VerdictStatus.OK
     return m.VerdictStatus.INCONCLUSIVE
 

@@ -109,7 +109,8 @@ class Fix(Model):
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known of each lever worth trying that it is kept or adds nothing."""
-        tried_open = any(each.is_open for each in self.trials)
+        """Whether it is known of each lever worth trying that it is in the patch or adds
+        nothing."""
+        tried_open = any(each.is_open or (each.kept and not self.patch) for each in self.trials)
         left_open = any(each.is_open for each in self.not_tried)
         return not (self.interrupted or tried_open or left_open)
