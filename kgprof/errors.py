@@ -5,6 +5,7 @@ KgprofError                 3  kgprof itself failed
 │   ├── InputError          2  a file the user named is missing, unreadable or malformed
 │   └── OutputError         2  a place that cannot be written, or a disk that is full or fails
 ├── WorkloadError           4  the workload raised, was killed or timed out
+├── NoStepError             5  the workload has no step that could be called
 └── NoBaseError             5  the base of a comparison cannot run the workload
 """
 
@@ -65,6 +66,12 @@ class OutputError(UsageError):
 class NoBaseError(KgprofError):
     """The workload is new, or cannot be loaded in the base: there is nothing to compare the head
     with."""
+
+    exit_code = EXIT_NOTHING_MEASURED
+
+
+class NoStepError(KgprofError):
+    """What is asked for calls a step, and the workload is a whole program."""
 
     exit_code = EXIT_NOTHING_MEASURED
 

@@ -40,7 +40,7 @@ level.
 import functools
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, median, variance
 from typing import ClassVar, NamedTuple
@@ -320,8 +320,13 @@ class Pair(NamedTuple):
 def pairs(first: Samples, second: Samples, in_turn: InTurn) -> list[Pair]:
     """The rounds that both sides have, up to the last look. Round 1 is in none: its caches were
     cold."""
+    return pairs_of(first, second, range(2, (in_turn.look or in_turn.planned) + 2))
+
+
+def pairs_of(first: Samples, second: Samples, numbers: Iterable[int]) -> list[Pair]:
+    """Of these rounds, those that both sides have."""
     made = []
-    for number in range(2, (in_turn.look or in_turn.planned) + 2):
+    for number in numbers:
         if number in first.rounds and number in second.rounds:
             one = first.rounds[number]
             other = second.rounds[number]

@@ -31,7 +31,7 @@ from kgprof.analysis.secrets import (
 )
 
 T = TypeVar("T")
-R = TypeVar("R", bound=m.Profile | m.CaptureReport | m.Sweep)
+R = TypeVar("R", bound=m.Profile | m.CaptureReport | m.Sweep | m.Fix)
 
 NONE, REPO, ALL = SOURCES = ("none", "repo", "all")
 LEFT_OUT = "<source line left out>"

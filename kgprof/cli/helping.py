@@ -12,6 +12,9 @@ VERBS: Mapping[str, Mapping[str, str]] = {
         "check-graphs": "Fail on graph breaks and recompiles: the gate for CI.",
         "trace": "The same page from a trace that torch.profiler wrote.",
     },
+    "Fix": {
+        "fix": "Try what may make it faster, and write the patch that did.",
+    },
     "Decide": {
         "compare": "Is HEAD slower than BASE, and why?",
         "sweep": "Which mode of torch.compile is fastest, and still right?",
@@ -38,6 +41,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
 # what other tools call them
 MEANT = {
     "analyze": "profile",
+    "autofix": "fix",
     "baseline": "check-graphs --update-baseline",
     "bench": "compare --record",
     "check": "check-graphs",
@@ -54,7 +58,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "The run": (
         *("-m", "--strategy", "--mode", "--backend", "--dynamic", "--precision", "--size"),
         *("--sizes", "--ladder", "--case", "--device", "--seed", "--workload", "--record"),
-        *("--list", "--torch-trace"),
+        *("--list", "--torch-trace", "--allow", "--again-is-safe", "--apply"),
     ),
     "Measuring": (
         *("--passes", "--steps", "--warmup", "--rounds", "--evaluations", "--timeout"),

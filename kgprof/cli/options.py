@@ -44,7 +44,7 @@ LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
 SHEET_FORMATS = ("text", "json", "html", "markdown")
-RESULTS = ("report", "sweep", "history", "capture")  # files that are pages and their JSON
+RESULTS = ("report", "sweep", "history", "capture", "fix")  # files that are pages and their JSON
 
 
 class Sharing(m.Model):

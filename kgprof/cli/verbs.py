@@ -295,6 +295,90 @@ def check_graphs(
     return found.exit_code
 
 
+@cli.command(cls=WorkloadCommand)
+@options.workload_argument
+@click.option(
+    "--minutes",
+    type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
+    default=m.FIX_MINUTES,
+    show_default=True,
+    help="Begin no other lever after so long.",
+)
+@click.option(
+    "--allow",
+    type=click.Choice([str(m.Changes.MEANING)]),
+    help="Put into the patch, too, what changes the program's precision on purpose.",
+)
+@click.option(
+    "--again-is-safe",
+    is_flag=True,
+    help=(
+        "Go on although the program writes files, connects or starts processes: each start does it "
+        "again."
+    ),
+)
+@click.option(
+    "--apply",
+    is_flag=True,
+    help="Change the file, if the patch was shown to help and git has the file as it is.",
+)
+@options.device_option
+@options.number("--steps", DEFAULTS.steps, "Steps per timed group.")
+@options.number("--warmup", DEFAULTS.warmup, "Warm-up calls per process.", least=0)
+@options.seed_option
+@options.timeout_option
+@options.wait_option
+@options.output_option
+@options.sheet_format_option
+@options.quiet_option
+@options.report_options
+@with_context
+def fix(
+    context: Context,
+    /,
+    workload: str,
+    minutes: float,
+    allow: str | None,
+    again_is_safe: bool,
+    apply: bool,
+    **given: Any,
+) -> int:
+    """Try changes of WORKLOAD that may make a step faster, and write the patch of those that did.
+
+    WORKLOAD is path/file.py:name or pkg.mod:name, where name is a function without arguments that
+    makes one step. Every start is in a copy of its folder (of a git repository what git knows or
+    would add); the files themselves are changed by --apply alone. The first start is watched: a
+    program that writes files, connects or starts processes is not started again, and exit code 2
+    says what it did. Then each change is tried: its results over 20 seeded steps, compared
+    with float64, and its time, by pairs of processes in turn. A change stays
+    if the whole 95 % interval of its time is more than 3 % below the time without it; the next one
+    is tried on top of it. The patch is measured once more as a whole, and this is the gain that
+    the result gives. The last line on stdout is the patch's path.
+
+    Exit code 0: a patch, or nothing to do; 2: wrong option, or not safe to start again; 4: the
+    program as it is fails; 5: it has no step to call; 6: not decided (too little time, or too much
+    noise).
+
+    \b
+    For example:  kgprof fix my_model.py:step
+                  kgprof fix my_model.py:step --minutes 3 --apply
+                  kgprof fix train.py:step --allow meaning -- --batch 64
+    """
+    from kgprof.cli.fixing import fixed
+    from kgprof.record import refuse_other_platforms
+
+    refuse_other_platforms()
+    asked = options.asked_for(workload, context.workload_args, **given)
+    return fixed(
+        asked,
+        minutes=minutes,
+        allowed=m.Changes(allow or m.Changes.ROUNDING),
+        again_is_safe=again_is_safe,
+        apply=apply,
+        context=context,
+    )
+
+
 @cli.command()
 @click.argument("recording", type=PLACE, required=False)
 @options.folder_option("Write the report to this folder instead.")

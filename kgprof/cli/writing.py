@@ -178,6 +178,8 @@ def refuse_to_replace(path: Path) -> None:
         )
 
 
+# what a page is made of that is no report
+Shown = m.Sweep | m.CaptureReport | m.History | m.Fix
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
 
@@ -437,7 +439,10 @@ def _emitted(context: Context, made: Callable[[str, Path | None], str]) -> str |
 
 
 def write_sheet(
-    folder: Path, names: Sequence[str], data: m.Sweep | m.CaptureReport | m.History, page: Sheet
+    folder: Path,
+    names: Sequence[str],
+    data: Shown,
+    page: Sheet,
 ) -> None:
     """Its JSON and its page, both or none."""
     texts = (inert_json(data), sheets.html(page))
@@ -446,7 +451,7 @@ def write_sheet(
 
 def emit_sheet(
     page: Sheet,
-    data: m.Sweep | m.CaptureReport | m.History,
+    data: Shown,
     context: Context,
     *,
     otherwise: str,

@@ -60,7 +60,8 @@ def difference(
     if found.size:
         weight = error
         if differs.any():
-            weight = np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf))
+            with np.errstate(invalid="ignore"):  # 0 times infinity, where both are NaN
+                weight = np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf))
         at = int(np.argmax(np.nan_to_num(weight, nan=0.0)))
         worst = tuple(map(int, np.unravel_index(at, found.shape)))
     return m.TensorDifference(

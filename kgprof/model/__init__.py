@@ -12,6 +12,7 @@ from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *
 from kgprof.model.findings import *
+from kgprof.model.fix import *
 from kgprof.model.kernels import *
 from kgprof.model.limits import *
 from kgprof.model.memory_records import *

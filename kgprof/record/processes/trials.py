@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.record.ground.job import Failed, Job, Task
+from kgprof.record.ground.job import Checkout, Failed, Job, Task
 from kgprof.record.processes import children
 
 LOG_CHARS = 200_000  # of the end of what the child printed
@@ -49,9 +49,11 @@ def run(
     until: float = math.inf,
     on_phase: Callable[[str], None] = lambda name: None,
     on_timeout: Callable[[int], None] = lambda pid: None,
+    checkout: Checkout | None = None,
 ) -> Trial:
     """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has
-    ``options.timeout_s`` seconds, and ends at ``until``, of ``time.monotonic``.
+    ``options.timeout_s`` seconds, and ends at ``until``, of ``time.monotonic``. The child runs in
+    ``checkout``, or where kgprof was started.
 
     ``on_timeout`` is given the child that has none left, before it is ended. Nothing that the child
     started is left when this returns. Raises OSError where ``scratch`` cannot be written.
@@ -59,7 +61,7 @@ def run(
     if (left_s := until - time.monotonic()) <= 0:
         return Trial(exit=m.Exit(m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
-    answer = folder / "answer.json"
+    answer = (folder / "answer.json").resolve()
     log = folder / "log.txt"
     job = Job(
         task=Task.TRIAL,
@@ -68,6 +70,7 @@ def run(
         answer=str(answer),
         function=function,
         question=m.encode_json(question).decode(),
+        checkout=checkout,
     )
     given = children.Start(job=job, scratch=folder, log=log, caches=caches, on_phase=on_phase)
     ended = children.run(given, on_timeout=on_timeout)

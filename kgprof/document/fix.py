@@ -1,0 +1,104 @@
+"""The sheet of `kgprof fix`: the patch with its gain, the ladder, what was not tried."""
+
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.document.quantity import if_known, ratio
+from kgprof.document.sheet import Code, Section, Sections, Sheet
+from kgprof.document.table import Cell, Cells, Table, dashed, missing, plain, written
+from kgprof.wording import clause, plural
+
+_LADDER = (
+    "Each lever was tried in a copy of the program, on top of those that were kept above it. The "
+    "time is that with it over that without it, from pairs of processes that took turns; the range "
+    "is a 95 % interval. Results: what {} steps returned, and the parameters, buffers and "
+    "gradients after them, from seeded starts; rounded: as near to float64 as those of the program "
+    "as it is, within a factor of 3 to 10; behind an optimizer by kind, within a factor of 4."
+)
+_RESULT_STEPS = 20
+
+
+def sheet(found: m.Fix) -> Sheet:
+    """``found`` is shown whole: a lever that was not tried has its reason."""
+    return Sheet(
+        title=f"Fix of {found.workload}",
+        status=_status(found),
+        verdict=verdict(found),
+        trust=f"{plural(found.starts, 'start')} of the program, each in a copy of its files",
+        facts=(
+            "".join(if_known(found.environment.device_name, str)),
+            f"torch {found.environment.torch}",
+            f"kgprof {found.environment.kgprof}",
+            found.created_utc,
+        ),
+        sections=tuple(_sections(found)),
+    )
+
+
+def _status(found: m.Fix) -> m.VerdictStatus:
+    if found.patch or found.is_decided:
+        return m.VerdictStatus.OK
+    return m.VerdictStatus.INCONCLUSIVE
+
+
+def verdict(found: m.Fix) -> str:
+    """Say what the patch does, or why there is none."""
+    if found.patch and isinstance(found.gain, m.Gain):
+        gain = found.gain
+        kept = ", ".join(each.lever for each in found.trials if each.kept)
+        times = f"{ratio(1 / gain.high)} to {ratio(1 / gain.low)}"
+        same = f"; results: {found.results}" if isinstance(found.results, m.Results) else ""
+        return f"fix.patch ({kept}): {ratio(1 / gain.ratio)} as fast ({times}){same}"
+    tried = plural(len(found.trials), "lever")
+    if found.interrupted:
+        return f"interrupted after {tried}; nothing was shown to help by then"
+    if found.is_decided:
+        return f"nothing to do: none of {tried} tried was seen to make a step 3 % faster"
+    if isinstance(found.gain, m.Skipped) and any(each.kept for each in found.trials):
+        return f"not decided: measured again, the patch was not shown to help ({found.gain.reason})"
+    return f"not decided: of {tried} tried none was shown to help, and some were not decided"
+
+
+def _sections(found: m.Fix) -> Sections:
+    if found.patch:
+        yield Section(
+            "Patch",
+            (Code(found.patch),),
+            "These lines were measured; `git apply fix.patch` makes the change.",
+        )
+    yield Section("Ladder", (_ladder(found),), _LADDER.format(_RESULT_STEPS))
+    codes = [f"# {each.lever}: {each.says}\n{each.code}" for each in found.trials if each.code]
+    if codes:
+        yield Section("Code of each lever", (Code("\n\n".join(codes)),), folded=True)
+    wanted = [each for each in found.not_tried if each.is_wanted]
+    others = ", ".join(each.lever for each in found.not_tried if not each.is_wanted)
+    rows = [(each.lever, each.says, each.why) for each in wanted]
+    table = plain("Not tried", ("lever", "what it does", "why not"), rows)
+    said = clause("Nothing in the program asks for: ", others)
+    if rows or said:
+        yield Section("Not tried", (table,) if rows else (), said)
+
+
+def _ladder(found: m.Fix) -> Table:
+    headings = ("lever", "what it does", "time", "pairs", "results", "changes", "")
+    return plain("Ladder", headings, list(_rows(found)))
+
+
+def _rows(found: m.Fix) -> Iterator[Cells]:
+    for each in found.trials:
+        pairs = each.gain.pairs if isinstance(each.gain, m.Gain) else each.gain
+        yield (
+            each.lever,
+            each.says,
+            _gain(each.gain),
+            written(pairs, str),
+            each.results if isinstance(each.results, m.Results) else missing(each.results),
+            each.changes,
+            "kept" if each.kept else each.why,
+        )
+
+
+@dashed
+def _gain(gain: m.Gain | m.Skipped) -> Cell:
+    known = m.known(gain)
+    return written(known.ratio, ratio, f"{ratio(known.low)} to {ratio(known.high)}")

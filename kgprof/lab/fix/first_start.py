@@ -1,0 +1,265 @@
+"""The first start of a program: is it safe to start it again, and what is there to change?
+
+Python's audit hook hears every file that Python opens to write, renames or removes, every
+connection and every process, also in forked workers. Native code raises no audit event
+(``torch.save(obj, "w.pt")`` raises none), so the folder is compared as well (``trees``).
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import torch
+
+from kgprof import model as m
+from kgprof.record.ground.environment import choose_device
+from kgprof.record.ground.run import seed_everything
+from kgprof.record.passes.timing import frames_seen_by_dynamo
+from kgprof.record.processes.trials import Write
+from kgprof.workloads import loading
+
+FUNCTION = "kgprof.lab.fix.first_start:look"
+MOST_EFFECTS = 50  # of different ones that are kept
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# What torch writes and starts in order to compile is its own, and goes to private caches.
+_COMPILER = ("/torch/_inductor/", "/torch/_dynamo/", "/torch/_functorch/", "/triton/")
+_LOOPBACK = ("127.", "::1", "localhost")
+_PATHS = {
+    "os.remove": "removes",
+    "os.rename": "renames",
+    "os.rmdir": "removes",
+    "os.mkdir": "makes",
+    "os.link": "links",
+    "os.symlink": "links",
+    "os.truncate": "writes",
+}
+_PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+
+
+class Question(m.Model, kw_only=False):
+    """``folder``: the program's copy; what is written elsewhere is not, but for ``free``."""
+
+    folder: str
+    free: tuple[str, ...]  # folders in which whatever is written is thrown away
+
+
+class Seen(m.Model, kw_only=False):
+    """The facts are there once the steps are over; the effects as they come."""
+
+    effects: tuple[m.Effect, ...]
+    facts: m.StepFacts | None = None
+
+
+def look(question_json: bytes, options: m.Options, write: Write) -> None:
+    """Take the steps of the program as it is, listening to what it does outside of itself."""
+    question = m.decode_json(question_json, Question)
+    effects = Effects(question)
+    write(Seen(()))
+    device = choose_device(options.device)
+    seed_everything(options.seed)
+    effects.listen()
+    workload = loading.load(options.workload, options.workload_args, options.seed)
+    (key,) = workload.default_runs(device)[:1]
+    session = workload.prepare(key, device)
+    half = max(1, options.steps // 2)
+    returned = None
+    for _ in range(half):
+        returned = session.step()
+    by_half = frames_seen_by_dynamo()
+    modules = modules_in(names_of_the_module(options.workload))
+    if not by_half:  # torch.compile would look into a hook
+        called = _called(modules)
+    for _ in range(options.steps - half):
+        returned = session.step()
+    if not by_half:
+        modules = {name: modules[name] for name in modules if name in called}
+    late = frames_seen_by_dynamo() - by_half
+    effects.ends()
+    facts = _facts(options, device, modules, returned, by_half + late, late)
+    write(Seen(effects.found(), facts))
+
+
+class Effects:
+    """What an audit hook heard. It cannot be taken off again, only told to be still.
+
+    A forked worker hears too; a file of the parent's takes what all of them hear.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._folder = question.folder
+        self._free = (*question.free, "/dev/", "/proc/")
+        self._is_listening = False
+        self._within = threading.local()
+        self._lines: list[bytes] = []
+        reading, self._writing = os.pipe()
+        self._heard = threading.Thread(target=self._collect, args=(reading,), daemon=True)
+
+    def listen(self) -> None:
+        self._heard.start()
+        self._is_listening = True
+        sys.addaudithook(self._hear)
+
+    def ends(self) -> None:
+        self._is_listening = False
+        os.close(self._writing)
+        self._heard.join(5.0)
+
+    def found(self) -> tuple[m.Effect, ...]:
+        kept = [msgspec.json.decode(line, type=m.Effect) for line in dict.fromkeys(self._lines)]
+        return tuple(kept[:MOST_EFFECTS])
+
+    def _collect(self, reading: int) -> None:
+        with os.fdopen(reading, "rb") as lines:
+            for line in lines:
+                self._lines.append(line)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self._is_listening or getattr(self._within, "it", False):
+            return
+        self._within.it = True
+        try:
+            what = self._what(event, args)
+            if what:
+                self._tell(what)
+        finally:
+            self._within.it = False
+
+    def _tell(self, what: str) -> None:
+        frames = list(_frames(sys._getframe(2)))
+        files = [frame.f_code.co_filename for frame in frames]
+        own = [at for at, file in enumerate(files) if file.startswith(self._folder + os.sep)]
+        before = files[: own[0]] if own else files
+        if any(part in file for file in before for part in _COMPILER):
+            return
+        effect = m.Effect(what=what)
+        if own:
+            at = frames[own[0]]
+            file = os.path.relpath(at.f_code.co_filename, self._folder)
+            effect = m.Effect(what=what, file=file, line=at.f_lineno)
+        with suppress(OSError):  # a worker that outlives the steps
+            os.write(self._writing, msgspec.json.encode(effect) + b"\n")
+
+    def _what(self, event: str, args: tuple[Any, ...]) -> str:
+        if event == "open":
+            path, mode, flags = args
+            writes = set(mode or "") & set("wax+") or (flags or 0) & _WRITES
+            return self._named("writes", path) if writes else ""
+        if event in _PATHS:
+            return self._named(_PATHS[event], args[0])
+        if event == "socket.connect":
+            address = args[1]
+            if not isinstance(address, tuple) or str(address[0]).startswith(_LOOPBACK):
+                return ""
+            return f"connects to {address[0]}:{address[1]}"
+        if event in _PROCESSES:
+            return f"starts a process ({str(args[0])[:80]})"
+        return ""
+
+    def _named(self, verb: str, path: object) -> str:
+        """Empty for what is written where it is thrown away, or to a descriptor."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return ""
+        whole = os.path.realpath(os.fsdecode(path))
+        own = whole.startswith(self._folder + os.sep)
+        if "__pycache__" in whole or (whole.startswith(self._free) and not own):
+            return ""
+        if own:
+            whole = os.path.relpath(whole, self._folder)
+        return f"{verb} {whole}"
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+# ---------------------------------------------------------------- what there is to change
+
+
+def _facts(
+    options: m.Options,
+    device: torch.device,
+    whole: Mapping[str, torch.nn.Module],
+    returned: object,
+    frames: int,
+    late: int,
+) -> m.StepFacts:
+    names = names_of_the_module(options.workload)
+    parameters = [each for one in whole.values() for each in one.parameters()]
+    return m.StepFacts(
+        device=device.type,
+        step=options.workload.rpartition(":")[2],
+        modules=tuple(whole),
+        compiled_modules=tuple(name for name, one in whole.items() if _is_compiled(one)),
+        optimizers=tuple(
+            (name, type(one).__name__)
+            for name, one in names.items()
+            if isinstance(one, torch.optim.Optimizer)
+        ),
+        frames=frames,
+        frames_late=late,
+        has_convolution=any(_has_convolution(one) for one in whole.values()),
+        has_float32=any(each.dtype is torch.float32 for each in parameters),
+        returns_gradient=_requires_gradient(returned),
+        threads=torch.get_num_threads(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+    )
+
+
+def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:
+    """Those with parameters that are part of no other one there."""
+    modules = {name: one for name, one in names.items() if isinstance(one, torch.nn.Module)}
+    return {
+        name: one
+        for name, one in modules.items()
+        if not _is_part(one, modules) and next(one.parameters(), None) is not None
+    }
+
+
+def _called(modules: Mapping[str, torch.nn.Module]) -> set[str]:
+    """The names of those whose ``forward`` runs from now on, as far as it has."""
+    names: set[str] = set()
+    for name, one in modules.items():
+        one.register_forward_pre_hook(lambda *_, name=name: names.add(name))
+    return names
+
+
+def names_of_the_module(workload: str) -> dict[str, object]:
+    """The names of the module that the workload is in, each object under its first one."""
+    target = loading.find(workload)
+    if target is None:
+        return {}
+    module = sys.modules.get(target.module)
+    for found in tuple(sys.modules.values()):
+        file = getattr(found, "__file__", None)
+        if target.file is not None and file and Path(file) == target.file:
+            module = found
+    by_id: dict[int, str] = {}
+    for name, value in vars(module).items() if module is not None else ():
+        by_id.setdefault(id(value), name)
+    return {name: vars(module)[name] for name in by_id.values()}
+
+
+def _is_part(one: torch.nn.Module, others: dict[str, torch.nn.Module]) -> bool:
+    wholes = [other for other in others.values() if other is not one]
+    return any(one is child for other in wholes for child in other.modules())
+
+
+def _is_compiled(one: torch.nn.Module) -> bool:
+    return hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
+
+
+def _has_convolution(one: torch.nn.Module) -> bool:
+    return any(isinstance(child, torch.nn.modules.conv._ConvNd) for child in one.modules())
+
+
+def _requires_gradient(returned: object) -> bool:
+    leaves = torch.utils._pytree.tree_leaves(returned)
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)

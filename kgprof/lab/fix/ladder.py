@@ -1,0 +1,488 @@
+"""The ladder of one program: each lever on top of those that were shown to help before it.
+
+    first start     is it safe to start again (kgprof.lab.fix.first_start); which levers may help
+    as it is        a Recording (COMPILE and TIMING), and three seeded starts for the results
+    a lever         the text of the workload's file changed in a copy; a seeded start for the
+                    results; a Recording; then pairs of processes in turn with what was kept so far,
+                    until its gain is shown to help, too small, or not decided after MOST_PAIRS
+    at the end      what was kept is measured without each of its levers in turn: one that adds
+                    nothing goes; then the patch against the program as it is, in new pairs
+
+A lever is shown to help where the whole interval of ``judge.paired`` lies below 1 - LEAST_GAIN.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from kgprof import model as m
+from kgprof.errors import WorkloadError
+from kgprof.judge import InTurn, Samples, judge, looks, paired, pairs_of
+from kgprof.lab.fix import first_start, results
+from kgprof.lab.fix.lever import Lever
+from kgprof.lab.fix.patch import lines_changed, patch_of
+from kgprof.lab.fix.trees import Tree, changes_between, state_of
+from kgprof.measures import times
+from kgprof.progress import Progress
+from kgprof.reading import layout, recordings
+from kgprof.record.ground import store
+from kgprof.record.ground.job import Checkout
+from kgprof.record.processes import children, recorder, trials
+from kgprof.record.processes.recorder import Recorder
+from kgprof.wording import plural, short
+
+LEAST_GAIN = 0.03
+MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
+FIRST_PAIRS = 2  # after which a lever without any gain is given up
+RESULT_STEPS = 20
+NOTHING_KEPT = m.Skipped("no lever was shown to help")
+LOG_KEPT = 2_000  # characters of the end of a log
+# Services that record experiments would write into the owner's account at every start.
+_OFFLINE = {
+    "WANDB_MODE": "offline",
+    "HF_HUB_OFFLINE": "1",
+    "COMET_OFFLINE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Decision(StrEnum):
+    """The words say why a lever is not kept."""
+
+    SHOWN = ""
+    SLOWER = "it took longer"
+    NONE = "no gain was seen"
+    SMALL = f"its gain is below {LEAST_GAIN:.0%}"
+    OPEN = "not decided"
+
+
+class Measured(NamedTuple):
+    gain: m.Gain | m.Skipped
+    decision: Decision
+
+
+class Program(m.Model):
+    """The owner's program: its files, the file that the levers edit (as named in ``tree``), and
+    where in a copy it is run."""
+
+    tree: Tree
+    file: str
+    folder: str  # below the root: the current folder, as its owner starts it
+    options: m.Options  # with the workload as it is named in that folder
+
+
+class Side(m.Model):
+    """One text of the program in a copy of its own, and its Recording once it is measured."""
+
+    label: str
+    text: str
+    folder: Path  # of the copy, of its Recording and of its caches
+    levers: tuple[Lever, ...] = ()
+
+    @property
+    def copy(self) -> Path:
+        return self.folder / "copy"
+
+    @property
+    def temporary(self) -> Path:
+        return self.folder / "tmp"
+
+
+class Climb:
+    """Processes in turn, and what they said. ``text``: of the workload's file as it is.
+
+    Raises WorkloadError where the program as it is fails."""
+
+    def __init__(
+        self,
+        program: Program,
+        text: str,
+        scratch: Path,
+        progress: Progress,
+        until: float,
+        *,
+        again_is_safe: bool = False,
+    ) -> None:
+        self.program = program
+        self.starts = 0
+        self.trials: list[m.LeverTrial] = []
+        self.not_tried: list[m.NotTried] = []
+        self._scratch = scratch
+        self._progress = progress
+        self._until = until
+        self._writes = again_is_safe  # then a start may have left something for the next one
+        self._number = 1  # of the last pair of processes
+        self._recorders: dict[str, Recorder] = {}
+        self.as_is = self._side("as it is", text)
+        self.kept = self.as_is
+        self._arrays: dict[str, results.Arrays] = {}
+        self._took_s = 0.0  # of the last lever
+
+    @property
+    def environment(self) -> m.Environment:
+        return self._plan.environment
+
+    # ------------------------------------------------------------ the first start
+
+    def first_start(self) -> tuple[m.StepFacts, tuple[m.Effect, ...]]:
+        """What the program as it is does to what is not its own, and what there is to change.
+
+        Raises WorkloadError where it fails.
+        """
+        side = self.as_is
+        self._say("first start: is it safe to start again?")
+        own = state_of(self.program.tree.root)
+        before = state_of(side.copy)
+        question = first_start.Question(
+            folder=str(side.copy), free=(str(side.temporary), str(self._scratch))
+        )
+        trial = self._ask(side, first_start.FUNCTION, question, self.program.options)
+        if trial.answer is None:
+            raise WorkloadError(
+                f"{self.program.options.workload} {_words(trial)}", hint=_end_of(trial)
+            )
+        seen = m.decode_json(trial.answer, first_start.Seen)
+        written = [
+            *changes_between(before, state_of(side.copy)),
+            *changes_between(own, state_of(self.program.tree.root)),
+        ]
+        named = {each.what for each in seen.effects}
+        effects = (*seen.effects, *(each for each in written if each.what not in named))
+        if seen.facts is None:
+            raise WorkloadError(
+                f"{self.program.options.workload}, run in a copy of {self.program.tree.root}, "
+                f"{_words(trial)}",
+                hint=_end_of(trial),
+            )
+        return seen.facts, effects
+
+    # ------------------------------------------------------------ the program as it is
+
+    def measure_as_it_is(self, facts: m.StepFacts) -> m.StepFacts:
+        """Record it, and what it computes; the facts with what torch's hints name."""
+        side = self.as_is
+        asked = self._options
+        self._say("as it is: the plan")
+        plan, dead = recorder.make_plan(
+            asked, side.folder, side.folder, self._progress, str, self._checkout(side)
+        )
+        if dead is not None:
+            raise WorkloadError(f"{asked.workload} {dead.words}")
+        self._plan = plan
+        (self.key,) = plan.runs
+        if why := self._record(side):
+            raise WorkloadError(f"{asked.workload} as it is {why}")
+        for name in ("as it is", "again", "float64"):
+            self._say(f"as it is: its results ({name})")
+            self._keep_results(side, name)
+        settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
+        named = tuple((each.name, each.value) for each in settings)
+        self.facts = replace(facts, settings=named)
+        return self.facts
+
+    # ------------------------------------------------------------ a lever
+
+    def climb(self, levers: Sequence[Lever], allowed: m.Changes) -> None:
+        """Try each on top of what was kept, as long as there is time; one that found no place is
+        asked again when another one was kept."""
+        waiting = list(levers)
+        placeless: list[Lever] = []
+        while waiting:
+            lever = waiting.pop(0)
+            text = lever.edit(self.kept.text, self.facts)
+            if not lever.wanted(self.facts):
+                self._leave_out(lever, "nothing in the program asks for it", is_wanted=False)
+            elif text is None or text == self.kept.text:
+                placeless.append(lever)
+            elif time.monotonic() + self._took_s > self._until:
+                self._leave_out(lever, "the time was up (--minutes)", is_open=True)
+            else:
+                before = self.kept
+                began = time.monotonic()
+                self._try(lever, text, allowed)
+                self._took_s = time.monotonic() - began
+                if self.kept is not before:
+                    waiting = [*placeless, *waiting]
+                    placeless = []
+        for lever in placeless:
+            self._leave_out(lever, "the file has it already, or no place for it")
+
+    def _leave_out(
+        self, lever: Lever, why: str, *, is_open: bool = False, is_wanted: bool = True
+    ) -> None:
+        self.not_tried.append(
+            m.NotTried(
+                lever=lever.id, says=lever.says, why=why, is_open=is_open, is_wanted=is_wanted
+            )
+        )
+
+    def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
+        before = self.kept
+        side = self._side(lever.id, text, (*before.levers, lever))
+        became, why = self._results_of(side)
+        measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
+        if not why:
+            why = self._refused(lever, became)
+        if not why:
+            why = self._record(side)
+        if not why:
+            measured = self._compared(before, side)
+            why = measured.decision
+        if not why and lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING:
+            why = "it changes what the program means (--allow meaning puts it into the patch)"
+        if not why:
+            self.kept = side
+        self.trials.append(
+            m.LeverTrial(
+                lever=lever.id,
+                says=lever.says,
+                code=lines_changed(before.text, text),
+                changes=lever.changes,
+                kept=not why,
+                results=became,
+                gain=measured.gain,
+                why=why,
+                is_open=measured.decision is Decision.OPEN,
+            )
+        )
+
+    def _refused(self, lever: Lever, became: m.Results | m.Skipped) -> str:
+        if lever.changes is m.Changes.MEANING:
+            return ""
+        if became is m.Results.DIFFERENT:
+            return "the results differ from those of the program as it is"
+        if became is m.Results.NOT_COMPARABLE and lever.changes is not m.Changes.NOTHING:
+            return (
+                "two starts of the program as it is give different results, so only what changes "
+                "nothing by what it is can be kept"
+            )
+        return ""
+
+    # ------------------------------------------------------------ at the end
+
+    def leave_out_each(self) -> None:
+        """Where several were kept, measure what was kept without each of them; those that add
+        nothing go."""
+        for lever in self.kept.levers if len(self.kept.levers) > 1 else ():
+            if time.monotonic() + self._took_s > self._until:
+                return
+            rest = tuple(each for each in self.kept.levers if each is not lever)
+            text = self._text_of(rest)
+            if text is None:
+                continue  # another one stands on it
+            side = self._side(f"without {lever.id}", text, rest)
+            if self._record(side):
+                continue
+            measured = self._compared(side, self.kept)
+            at = next(n for n, each in enumerate(self.trials) if each.lever == lever.id)
+            known = measured.gain if isinstance(measured.gain, m.Gain) else None
+            self.trials[at] = replace(self.trials[at], without=known)
+            if measured.decision is not Decision.SHOWN:
+                said = f"on top of the others: {measured.decision}"
+                self.trials[at] = replace(self.trials[at], kept=False, why=said)
+                self.kept = side
+
+    def _text_of(self, levers: Sequence[Lever]) -> str | None:
+        text = self.as_is.text
+        for lever in levers:
+            edited = lever.edit(text, self.facts)
+            if edited is None:
+                return None
+            text = edited
+        return text
+
+    def ended(self) -> tuple[str, m.Gain | m.Skipped, m.Results | m.Skipped]:
+        """The patch, its gain over the program as it is in new pairs, and its results."""
+        if not self.kept.levers:
+            return "", NOTHING_KEPT, NOTHING_KEPT
+        names = self.program.file
+        patch = patch_of({names: self.as_is.text}, {names: self.kept.text})
+        side = self._side("patch", self.kept.text, self.kept.levers)
+        became, why = self._results_of(side)
+        if not why:
+            why = self._record(side)
+        if why:
+            return "", m.Skipped(why), became
+        gain, decision = self._compared(self.as_is, side, until=math.inf)
+        if decision is Decision.SHOWN:
+            return patch, gain, became
+        if isinstance(gain, m.Gain):
+            times = f"{gain.low:.2f} to {gain.high:.2f}\N{MULTIPLICATION SIGN} of the time"
+            gain = m.Skipped(f"{decision}: {times} in {plural(gain.pairs, 'pair')}")
+        return "", gain, became
+
+    # ------------------------------------------------------------ one start, and pairs of them
+
+    @property
+    def _options(self) -> m.Options:
+        # The caches of a side are kept for as many processes as may come.
+        passes = (m.PassName.COMPILE, m.PassName.TIMING)
+        return replace(self.program.options, passes=passes, rounds=m.MOST_ROUNDS)
+
+    def _side(self, label: str, text: str, levers: tuple[Lever, ...] = ()) -> Side:
+        folder = self._scratch / f"side-{len(list(self._scratch.glob('side-*')))}"
+        folder.mkdir()
+        side = Side(label=label, text=text, folder=folder.resolve(), levers=levers)
+        side.temporary.mkdir()
+        self._renew(side)
+        return side
+
+    def _renew(self, side: Side) -> None:
+        """Make its copy what it was before any start."""
+        self.program.tree.copy(side.copy)
+        (side.copy / self.program.file).write_text(side.text, "utf-8")
+
+    def _checkout(self, side: Side) -> Checkout:
+        where = side.copy / self.program.folder
+        return Checkout(folder=str(where), other=str(self.program.tree.root))
+
+    def _variables(self, side: Side) -> dict[str, str]:
+        return {**_OFFLINE, "TMPDIR": str(side.temporary), "MLFLOW_TRACKING_URI": str(side.copy)}
+
+    def _say(self, text: str) -> None:
+        self._progress.phase(text, None)
+
+    def _ask(
+        self, side: Side, function: str, question: m.Model, options: m.Options
+    ) -> trials.Trial:
+        self.starts += 1
+        if self._writes:
+            self._renew(side)
+        trial = trials.run(
+            function,
+            question,
+            options=options,
+            scratch=side.folder,
+            caches=children.Caches(
+                folder=side.folder / "caches-trial", kept=True, extra=self._variables(side)
+            ),
+            checkout=self._checkout(side),
+        )
+        if trial.interrupted:
+            raise KeyboardInterrupt
+        return trial
+
+    def _keep_results(self, side: Side, name: str) -> str:
+        """Why there are none; empty where they were kept."""
+        question = results.Question(
+            folder=str(side.folder), name=name, in_float64=name == "float64"
+        )
+        options = replace(self.program.options, steps=RESULT_STEPS)
+        trial = self._ask(side, results.FUNCTION, question, options)
+        if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
+            return f"with it, the program {_words(trial)}"
+        found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
+        self._arrays[name] = found or {}
+        return ""
+
+    def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
+        self._say(f"{side.label}: its results")
+        if why := self._keep_results(side, side.label):
+            return m.Skipped(why), why
+        none: results.Arrays = {}
+        names = (side.label, "as it is", "again", "float64")
+        found, as_is, again, wide = (self._arrays.get(name, none) for name in names)
+        return results.compared(found, as_is, again, wide), ""
+
+    def _record(self, side: Side) -> str:
+        """Make its Recording; why there is none, and empty where it is there."""
+        self.starts += 1
+        if self._writes:
+            self._renew(side)
+        plan = replace(self._plan, variables={**self._plan.variables, **self._variables(side)})
+        output = side.folder / "measured"
+        output.mkdir()
+        making = Recorder(
+            output / layout.FOLDER,
+            self._options,
+            plan,
+            side.folder,
+            self._progress,
+            checkout=self._checkout(side),
+            side=side.label,
+        )
+        store.create(making.folder, making.header)
+        self._recorders[side.label] = making
+        if making.measure(self.key):
+            return "" if making.timing(self.key) is not None else "it was not timed"
+        (run,) = recordings.load(making.folder).runs
+        return f"with it, the program {run.exit.words}"
+
+    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
+        """The time of ``after`` over that of ``before``; no pair is begun after both ends."""
+        one = self._recorders[before.label]
+        other = self._recorders[after.label]
+        first = self._times(one)
+        second = self._times(other)
+        if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
+            return Measured(m.first_skipped(first, second), Decision.OPEN)
+        if judge(first, second).verdict is m.Judged.FASTER:
+            times = f"{short(second.median / first.median)}\N{MULTIPLICATION SIGN} as long"
+            return Measured(m.Skipped(f"{times} in its first process"), Decision.SLOWER)
+        begun = self._number
+        measured = Measured(m.Skipped("there was no time for a pair"), Decision.OPEN)
+        for made in range(1, MOST_PAIRS + 1):
+            if time.monotonic() > max(self._until, until):
+                break
+            self._number += 1
+            self.starts += 2
+            if self._writes:
+                self._renew(before)
+                self._renew(after)
+            sides = (one, other) if made % 2 else (other, one)
+            sides[0].measure_pair(sides[1], self.key, self._number)
+            measured = self._decided(one, other, range(begun + 1, self._number + 1))
+            if measured.decision is not Decision.OPEN:
+                break
+        return measured
+
+    def _times(self, of: Recorder) -> Samples | m.Skipped:
+        (run,) = recordings.load(of.folder).runs
+        return times.samples(times.RunTimes.of(run), times.PER_STEP)
+
+    def _decided(self, one: Recorder, other: Recorder, numbers: range) -> Measured:
+        first = self._times(one)
+        second = self._times(other)
+        if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
+            return Measured(m.first_skipped(first, second), Decision.OPEN)
+        made = pairs_of(first, second, numbers)
+        if len(made) == FIRST_PAIRS and all(pair.ratio >= 1 for pair in made):
+            seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
+            why = f"{seen} in {plural(FIRST_PAIRS, 'pair')}"
+            return Measured(m.Skipped(why), Decision.NONE)
+        turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
+        found = paired(made, turn) if turn.look else None
+        if found is None:
+            seen = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
+            return Measured(m.Skipped(f"too few pairs to decide: {seen}"), Decision.OPEN)
+        gain = m.Gain(ratio=found.ratio, low=found.low, high=found.high, pairs=len(made))
+        return Measured(gain, decision_of(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
+
+
+def decision_of(gain: m.Gain, *, at_look: bool) -> Decision:
+    """An interval is held against the limit at the planned looks only."""
+    if not at_look:
+        return Decision.OPEN
+    if gain.high < 1 - LEAST_GAIN:
+        return Decision.SHOWN
+    if gain.low >= 1:
+        return Decision.NONE
+    if gain.low >= 1 - LEAST_GAIN:
+        return Decision.SMALL
+    return Decision.OPEN
+
+
+def _words(trial: trials.Trial) -> str:
+    words: str = msgspec.structs.replace(trial.exit, during="").words
+    return words
+
+
+def _end_of(trial: trials.Trial) -> str:
+    lines = trial.log[-LOG_KEPT:].strip().splitlines()
+    return f"the end of what it printed: {lines[-1]}" if lines else "it printed nothing"

@@ -1,0 +1,352 @@
+"""The levers that `kgprof fix` tries, and what each makes of a program's text."""
+
+import ast
+from collections.abc import Callable, Iterator
+
+from kgprof import model as m
+from kgprof.lab.fix.edits import Edit, Program
+from kgprof.lab.fix.lever import Lever
+
+_TextEdit = Callable[[str, m.StepFacts], str | None]
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+# of torch.compile, and of a module's method of that name
+_OF_COMPILE = frozenset(
+    ("fullgraph", "dynamic", "backend", "mode", "options", "disable", "recompile_limit")
+)
+_NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
+_LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
+
+
+def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
+    """All levers for one program, most promising first."""
+    settings = tuple(_setting(name, value) for name, value in facts.settings)
+    return (*_COMPILING, *settings, *_OTHERS)
+
+
+def _edit(edits: Callable[..., list[Edit]], *given: str) -> _TextEdit:
+    """Make a change of a text out of changes of a program."""
+
+    def edit(text: str, facts: m.StepFacts) -> str | None:
+        program = Program(text)
+        return program.edited(edits(program, facts, *given))
+
+    return edit
+
+
+# ---------------------------------------------------------------- torch.compile
+
+
+def _compiling(program: Program) -> Iterator[ast.expr]:
+    """The calls that compile something: ``torch.compile(...)``, with ``partial`` too, the method of
+    a module; and the decorator that is no call."""
+    for node in program.nodes:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="compile"), args=[]) as call):
+                known = _OF_COMPILE.issuperset(each.arg for each in call.keywords)
+                if known and program.dotted(call.func) != "torch.compile":
+                    yield call
+            case ast.Call(func=function, args=args):
+                is_partial = program.dotted(function) == "functools.partial"
+                if program.dotted(args[0] if is_partial and args else function) == "torch.compile":
+                    yield node
+            case ast.FunctionDef(decorator_list=decorators):
+                named = (each for each in decorators if not isinstance(each, ast.Call))
+                yield from (each for each in named if program.dotted(each) == "torch.compile")
+
+
+def _is_compiled(program: Program, name: str) -> bool:
+    """Tell whether a call that compiles something names it, or a part of it."""
+    nodes = (node for site in _compiling(program) for node in ast.walk(site))
+    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+
+
+def _argument(
+    program: Program, facts: m.StepFacts, name: str, value: str, *others: str
+) -> list[Edit]:
+    """Add an argument to what compiles by Inductor, unless it has one of others."""
+    edits = []
+    for site in _compiling(program):
+        keywords = site.keywords if isinstance(site, ast.Call) else []
+        given = {each.arg: ast.unparse(each.value) for each in keywords}
+        by_inductor = given.get("backend", "'inductor'") == "'inductor'"
+        if by_inductor and given.keys().isdisjoint((*others, "disable")):
+            edits += program.argument(site, name, value)
+    return edits
+
+
+def _eager_modules(facts: m.StepFacts) -> tuple[str, ...]:
+    return tuple(name for name in facts.modules if name not in facts.compiled_modules)
+
+
+def _is_of_own_class(program: Program, name: str) -> bool:
+    """Tell whether a call of a class is all that makes a module, as far as its name shows, and none
+    of torch's: the method ``compile`` of those compiles nothing (torch 2.13)."""
+    calls = [call.func for call in program.values(name) if isinstance(call, ast.Call)]
+    classes = [each for each in calls if ast.unparse(each).rpartition(".")[2][:1].isupper()]
+    owners = [program.dotted(each) for each in calls]
+    return bool(classes) and not any(owner.startswith("torch.nn.") for owner in owners)
+
+
+def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for name in _eager_modules(facts):
+        if _is_compiled(program, name):
+            continue
+        code = f"{name}.compile()"
+        if not _is_of_own_class(program, name):
+            code = f"{name} = {program.written('torch.compile')}({name})"
+        edits += program.after_assignment(name, code)
+    return edits
+
+
+def _compile_step(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if any(_compiling(program)):
+        return []
+    return program.wrapped(facts.step, program.written("torch.compile"), inside=True)
+
+
+def _compile_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
+    """Add the line after a scheduler is made, which takes the method apart."""
+    edits = []
+    for name, _ in facts.optimizers:
+        if not _is_compiled(program, name):
+            code = f"{name}.step = {program.written('torch.compile')}({name}.step)"
+            edits += program.after_assignment(name, code, used=True)
+    return edits
+
+
+def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for call in program.calls(*_FUSED):
+        if {"foreach", "differentiable"}.isdisjoint(each.arg for each in call.keywords):
+            edits += program.argument(call, "fused", "True")
+    return edits
+
+
+# ---------------------------------------------------------------- a line of settings
+
+
+def _once(program: Program, facts: m.StepFacts, dotted: str, code: str, *others: str) -> list[Edit]:
+    """Add a line that begins with a part of torch after the imports, unless the program names it or
+    one of others."""
+    if program.mentions(dotted.rpartition(".")[2], *others):
+        return []
+    return program.after_imports(program.written(dotted) + code)
+
+
+def _setting(name: str, value: bool) -> Lever:
+    dotted = f"torch._dynamo.config.{name}"
+    return Lever(
+        id=f"setting-{name}",
+        says=f"sets {dotted} to {value}",
+        changes=_NOTHING,
+        wanted=lambda facts: "a message of torch asks for this setting",
+        edit=_edit(_once, dotted, f" = {value}"),
+    )
+
+
+def _threads(program: Program, facts: m.StepFacts, number: str = "") -> list[Edit]:
+    """Say how many threads an operator has, or change that number; by itself, as many as there are
+    cores."""
+    wanted = number or str(facts.cores)
+    match [call.args for call in program.calls("set_num_threads")]:
+        case []:
+            name = program.written("torch.set_num_threads")
+            return program.after_imports(f"{name}({wanted})")
+        case [[ast.Constant(value=int(old)) as its]] if str(old) != wanted:
+            return [program.replaced(its, wanted)]
+    return []
+
+
+# ---------------------------------------------------------------- the program's own objects
+
+
+def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("channels_last"):
+        return []
+    code = f"to(memory_format={program.written('torch.channels_last')})"
+    edits = []
+    for name in facts.modules:
+        edits += program.after_assignment(name, f"{name}.{code}")
+    return edits
+
+
+def _autocast(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("autocast"):
+        return []
+    dtype = program.written("torch.bfloat16")
+    code = f'{program.written("torch.autocast")}("{facts.device}", dtype={dtype})'
+    return program.wrapped(facts.step, code)
+
+
+def _freeze_objects(program: Program, facts: m.StepFacts) -> list[Edit]:
+    if program.mentions("freeze"):
+        return []
+    return program.at_end(f"{program.written('gc.freeze')}()")
+
+
+# ---------------------------------------------------------------- what speaks for each
+
+
+def _is_on_cuda(facts: m.StepFacts) -> bool:
+    return facts.device == "cuda"
+
+
+def _said(test: Callable[[m.StepFacts], object], words: str) -> Callable[[m.StepFacts], str]:
+    """Give the reason for a lever where a test holds."""
+
+    def wanted(facts: m.StepFacts) -> str:
+        return words if test(facts) else ""
+
+    return wanted
+
+
+def _for_modules(facts: m.StepFacts) -> str:
+    names = _eager_modules(facts)
+    if facts.frames or not names:
+        return ""
+    return f"nothing is compiled, and {', '.join(names)} can be"
+
+
+def _for_optimizers(facts: m.StepFacts) -> str:
+    names = [name for name, _ in facts.optimizers]
+    return f"nothing compiles what {', '.join(names)} computes" if names else ""
+
+
+def _has_fused_form(facts: m.StepFacts) -> bool:
+    return any(kind in _FUSED for _, kind in facts.optimizers)
+
+
+def _can_freeze(facts: m.StepFacts) -> bool:
+    return bool(facts.frames) and not facts.returns_gradient and not facts.optimizers
+
+
+_COMPILING = (
+    Lever(
+        id="reduce-overhead",
+        says="compiles with CUDA graphs",
+        changes=_NOTHING,
+        wanted=_said(_is_on_cuda, "one launch of a CUDA graph replaces those of the kernels in it"),
+        edit=_edit(_argument, "mode", '"reduce-overhead"', "options"),
+    ),
+    Lever(
+        id="compile-model",
+        says="compiles the model",
+        changes=_ROUNDING,
+        wanted=_for_modules,
+        edit=_edit(_compile_model),
+    ),
+    Lever(
+        id="compile-step",
+        says="compiles the step",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.step and not facts.frames and not facts.optimizers,
+            "nothing is compiled, and the step has no optimizer",
+        ),
+        edit=_edit(_compile_step),
+    ),
+    Lever(
+        id="compile-optimizer",
+        says="compiles the optimizer's step",
+        changes=_ROUNDING,
+        wanted=_for_optimizers,
+        edit=_edit(_compile_optimizer),
+    ),
+    Lever(
+        id="fused-optimizer",
+        says="updates the parameters in one kernel",
+        changes=_ROUNDING,
+        wanted=_said(_has_fused_form, "torch has a fused form of the optimizer"),
+        edit=_edit(_fused_optimizer),
+    ),
+    Lever(
+        id="dynamic",
+        says="compiles once for all sizes",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.frames_late, "torch compiled in the second half of the steps, too"
+        ),
+        edit=_edit(_argument, "dynamic", "True"),
+    ),
+)
+
+_OTHERS = (
+    Lever(
+        id="channels-last",
+        says="stores the weights of convolutions with the channels last",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
+        edit=_edit(_channels_last),
+    ),
+    Lever(
+        id="cudnn-benchmark",
+        says="tries cuDNN's ways to compute a convolution, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: _is_on_cuda(facts) and facts.has_convolution,
+            "the model has convolutions, and runs on a GPU",
+        ),
+        edit=_edit(_once, "torch.backends.cudnn.benchmark", " = True"),
+    ),
+    Lever(
+        id="tf32",
+        says="multiplies float32 matrices in TF32",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: _is_on_cuda(facts) and facts.has_float32,
+            "the model has float32 parameters, and runs on a GPU",
+        ),
+        edit=_edit(_once, "torch.set_float32_matmul_precision", '("high")', *_LOWER_PRECISION),
+    ),
+    Lever(
+        id="bf16-autocast",
+        says="computes in bfloat16 where torch.autocast does",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: facts.step and facts.has_float32, "the model has float32 parameters"
+        ),
+        edit=_edit(_autocast),
+    ),
+    Lever(
+        id="one-thread",
+        says="computes an operator in one thread",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads > 1 and not _is_on_cuda(facts),
+            "an operator shares its work among threads",
+        ),
+        edit=_edit(_threads, "1"),
+    ),
+    Lever(
+        id="all-threads",
+        says="computes an operator in as many threads as there are cores",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.threads < facts.cores and not _is_on_cuda(facts),
+            "an operator has fewer threads than there are cores",
+        ),
+        edit=_edit(_threads),
+    ),
+    Lever(
+        id="max-autotune-no-cudagraphs",
+        says="tries several kernels for each matrix product, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
+        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
+    ),
+    Lever(
+        id="gc-freeze",
+        says="keeps the garbage collector from what the module made",
+        changes=_NOTHING,
+        wanted=lambda facts: "the collector looks at all that torch and the program made",
+        edit=_edit(_freeze_objects),
+    ),
+    Lever(
+        id="freezing",
+        says="computes with the weights as constants",
+        changes=_ROUNDING,
+        wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
+        edit=_edit(_once, "torch._inductor.config.freezing", " = True"),
+    ),
+)

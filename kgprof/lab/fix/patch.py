@@ -1,0 +1,24 @@
+"""A change of a file as a unified diff."""
+
+import difflib
+from collections.abc import Mapping
+
+
+def patch_of(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return what ``git apply`` takes; ``before`` and ``after``: the texts by their names."""
+    parts = []
+    for name, text in before.items():
+        old = text.splitlines(keepends=True)
+        new = after[name].splitlines(keepends=True)
+        lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
+        for line in lines:
+            ends = line.endswith("\n")
+            parts.append(line if ends else f"{line}\n\\ No newline at end of file\n")
+    return "".join(parts)
+
+
+def lines_changed(before: str, after: str) -> str:
+    """Return the lines that a change adds, without their indentation and each once."""
+    found = difflib.ndiff(before.splitlines(), after.splitlines())
+    added = [line[2:].strip() for line in found if line.startswith("+ ")]
+    return "\n".join(dict.fromkeys(filter(None, added)))

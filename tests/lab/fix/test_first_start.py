@@ -1,0 +1,144 @@
+"""What a program does outside of itself is heard in its first start, and what is torch's own is
+not."""
+
+from pathlib import Path
+
+import pytest
+
+from kgprof import model as m
+from kgprof.lab.fix import first_start
+from kgprof.record.ground.job import Checkout
+from kgprof.record.processes import trials
+from kgprof.record.processes.children import Caches
+
+EFFECTS = """
+import os, pathlib, socket, subprocess, sys, tempfile, threading
+import torch
+from torch import nn
+
+here = pathlib.Path(__file__).parent
+model = nn.Sequential(nn.Conv1d(2, 2, 1), nn.ReLU())
+head = nn.Linear(4, 1)
+parts = [head]
+opt = torch.optim.AdamW(model.parameters())
+outside = pathlib.Path(sys.argv[1])
+calls = 0
+
+
+def worker():
+    (here / "by_a_thread.txt").write_text("x")
+
+
+def step():
+    global calls
+    calls += 1
+    if calls == 2:
+        open(here / "log.csv", "a").close()
+        os.rename(here / "log.csv", here / "log.old")
+        torch.save({}, outside / "weights.pt")
+        subprocess.run([sys.executable, "-c", ""])
+        with tempfile.TemporaryFile() as free:
+            free.write(b"x")
+        open(here / "train.py").close()
+        one = socket.socket()
+        one.connect_ex(("127.0.0.1", 9))
+        one.close()
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join()
+        if os.fork() == 0:
+            (outside / "by_a_child.txt").write_text("x")
+            os._exit(0)
+        os.wait()
+    return model(torch.ones(1, 2, 3))
+"""
+COMPILED = """
+import torch
+from torch import nn
+
+
+class Scorer(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+model = Scorer(4, 4)
+model.compile()
+
+
+def step():
+    with torch.no_grad():
+        return model(torch.ones(3, 4)).sum()
+"""
+
+
+def seen(text: str, tmp_path: Path, *args: str, steps: int = 4) -> first_start.Seen:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "train.py").write_text(text)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    question = first_start.Question(
+        folder=str(copy), free=(str(temporary), str(tmp_path / "scratch"))
+    )
+    (tmp_path / "scratch").mkdir()
+    trial = trials.run(
+        first_start.FUNCTION,
+        question,
+        options=m.Options(
+            workload="train.py:step", workload_args=args, steps=steps, device="cpu", timeout_s=300
+        ),
+        scratch=tmp_path / "scratch",
+        caches=Caches(folder=tmp_path / "scratch" / "caches", extra={"TMPDIR": str(temporary)}),
+        checkout=Checkout(folder=str(copy)),
+    )
+    assert trial.answer is not None, trial.log
+    found = m.decode_json(trial.answer, first_start.Seen)
+    assert found.facts is not None, trial.log
+    return found
+
+
+def test_effects_are_named_with_their_lines(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    found = seen(EFFECTS, tmp_path, str(outside))
+
+    said = {(effect.what, effect.file, effect.line) for effect in found.effects}
+    assert ("writes log.csv", "train.py", 23) in said
+    assert ("renames log.csv", "train.py", 24) in said
+    assert ("writes by_a_thread.txt", "train.py", 16) in said
+    whats = [effect.what for effect in found.effects]
+    assert f"writes {outside}/by_a_child.txt" in whats
+    assert any(what.startswith("starts a process") for what in whats)
+    assert not any("train.py" in what or "127.0.0.1" in what for what in whats)
+    assert len(whats) == len(set(whats))
+    # torch.save writes in native code: the folder is compared for that
+    assert (outside / "weights.pt").is_file()
+
+
+def test_facts_of_an_eager_program(tmp_path: Path) -> None:
+    facts = seen(EFFECTS, tmp_path, str(tmp_path), steps=1).facts
+
+    assert facts is not None
+    assert facts.modules == ("model", "head")
+    assert facts.compiled_modules == ()
+    assert facts.optimizers == (("opt", "AdamW"),)
+    assert facts.has_convolution
+    assert facts.has_float32
+    assert facts.returns_gradient
+    assert facts.frames == 0
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_what_torch_writes_in_order_to_compile_is_no_effect(tmp_path: Path, backend: str) -> None:
+    text = COMPILED.replace("compile()", f"compile(backend={backend!r})")
+
+    found = seen(text, tmp_path)
+
+    assert found.effects == ()
+    assert found.facts is not None
+    assert found.facts.compiled_modules == ("model",)
+    assert found.facts.frames > 0
+    assert found.facts.frames_late == 0
+    assert not found.facts.returns_gradient

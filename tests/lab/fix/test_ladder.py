@@ -1,0 +1,230 @@
+"""Which levers are kept, and what is said of the others. Nothing is run: processes answer at
+once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kgprof import model as m
+from kgprof.lab.fix.ladder import LEAST_GAIN, Climb, Decision, Measured, Program, Side, decision_of
+from kgprof.lab.fix.lever import Lever
+from kgprof.lab.fix.trees import Tree
+from kgprof.progress import Progress
+
+FACTS = m.StepFacts(device="cpu")
+TEXT = "x = 1\n"
+NONE = Measured(m.Skipped("1.10 and 1.20 in 2 pairs"), Decision.NONE)
+
+
+def lever(name: str, changes: m.Changes = m.Changes.ROUNDING, why: str = "a test") -> Lever:
+    """Adds a line that names it."""
+
+    def edit(text: str, facts: m.StepFacts) -> str | None:
+        line = f"{name}()\n"
+        return None if line in text else text + line
+
+    return Lever(id=name, says=f"does {name}", changes=changes, wanted=lambda _: why, edit=edit)
+
+
+def gain(ratio: float) -> Measured:
+    return Measured(
+        m.Gain(ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, pairs=4), Decision.SHOWN
+    )
+
+
+class Canned(Climb):
+    """``speeds``: the time of a text with these levers over that without them; ``results``: of each
+    lever; what is not named takes as long, and computes the same."""
+
+    speeds: Mapping[str, float] = {}
+    became: Mapping[str, m.Results | m.Skipped] = {}
+    dies: Sequence[str] = ()
+    open: Sequence[str] = ()
+
+    def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
+        found = self.became.get(side.label, m.Results.SAME)
+        return found, found.reason if isinstance(found, m.Skipped) else ""
+
+    def _record(self, side: Side) -> str:
+        return "with it, the program raised ValueError" if side.label in self.dies else ""
+
+    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
+        names = {each.id for each in after.levers} - {each.id for each in before.levers}
+        if names & set(self.open):
+            return Measured(m.Skipped("no time"), Decision.OPEN)
+        ratio = 1.0
+        for name in names:
+            ratio *= self.speeds.get(name, 1.0)
+        return gain(ratio) if ratio < 1 - LEAST_GAIN else NONE
+
+
+@pytest.fixture
+def climb(tmp_path: Path) -> Canned:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a.py").write_text(TEXT)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = Program(
+        tree=Tree(root, ("a.py",), False),
+        file="a.py",
+        folder="",
+        options=m.Options(workload="a.py:step"),
+    )
+    made = Canned(program, TEXT, scratch, Progress(), time.monotonic() + 60)
+    made.facts = FACTS
+    return made
+
+
+def kept(climb: Climb) -> list[str]:
+    return [each.lever for each in climb.trials if each.kept]
+
+
+def why(climb: Climb, name: str) -> str:
+    return next(each.why for each in (*climb.trials, *climb.not_tried) if each.lever == name)
+
+
+def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
+    climb.speeds = {"fast": 0.5, "faster": 0.8}
+
+    climb.climb([lever("fast"), lever("idle"), lever("faster")], m.Changes.ROUNDING)
+
+    assert kept(climb) == ["fast", "faster"]
+    assert climb.kept.text == "x = 1\nfast()\nfaster()\n"
+    assert (climb.kept.copy / "a.py").read_text() == climb.kept.text
+    assert why(climb, "idle") == Decision.NONE
+    assert [each.code for each in climb.trials] == ["fast()", "idle()", "faster()"]
+
+
+@pytest.mark.parametrize(
+    ("became", "changes", "is_kept"),
+    [
+        (m.Results.SAME, m.Changes.NOTHING, True),
+        (m.Results.ROUNDED, m.Changes.ROUNDING, True),
+        (m.Results.DIFFERENT, m.Changes.NOTHING, False),
+        (m.Results.DIFFERENT, m.Changes.ROUNDING, False),
+        (m.Results.NOT_COMPARABLE, m.Changes.NOTHING, True),
+        (m.Results.NOT_COMPARABLE, m.Changes.ROUNDING, False),
+        (m.Skipped("with it, the program raised KeyError"), m.Changes.NOTHING, False),
+    ],
+)
+def test_results_decide_before_times(
+    climb: Canned, became: m.Results | m.Skipped, changes: m.Changes, is_kept: bool
+) -> None:
+    climb.speeds = {"fast": 0.5}
+    climb.became = {"fast": became}
+
+    climb.climb([lever("fast", changes)], m.Changes.ROUNDING)
+
+    assert bool(kept(climb)) is is_kept
+    assert bool(why(climb, "fast")) is not is_kept
+    assert climb.trials[0].results == became
+
+
+@pytest.mark.parametrize("allowed", [m.Changes.ROUNDING, m.Changes.MEANING])
+def test_what_changes_the_meaning_is_measured_and_kept_only_if_allowed(
+    climb: Canned, allowed: m.Changes
+) -> None:
+    climb.speeds = {"bf16": 0.5}
+    climb.became = {"bf16": m.Results.DIFFERENT}
+
+    climb.climb([lever("bf16", m.Changes.MEANING)], allowed)
+
+    assert kept(climb) == (["bf16"] if allowed is m.Changes.MEANING else [])
+    assert isinstance(climb.trials[0].gain, m.Gain)
+
+
+def test_a_lever_that_kills_the_program_is_a_line_and_nothing_more(climb: Canned) -> None:
+    climb.speeds = {"fast": 0.5, "deadly": 0.1}
+    climb.dies = ["deadly"]
+
+    climb.climb([lever("deadly"), lever("fast")], m.Changes.ROUNDING)
+
+    assert kept(climb) == ["fast"]
+    assert "ValueError" in why(climb, "deadly")
+
+
+def test_a_lever_without_a_place_is_asked_again_when_another_was_kept(climb: Canned) -> None:
+    def on_top(text: str, facts: m.StepFacts) -> str | None:
+        return f"{text}on_top()\n" if "fast" in text and "on_top" not in text else None
+
+    like = lever("needs")
+    needs = Lever(id="needs", says="", changes=like.changes, wanted=like.wanted, edit=on_top)
+    climb.speeds = {"fast": 0.5, "needs": 0.5}
+
+    climb.climb([needs, lever("fast"), lever("idle")], m.Changes.ROUNDING)
+
+    assert kept(climb) == ["fast", "needs"]
+    assert not climb.not_tried
+
+
+def test_what_is_not_tried_says_why_and_whether_that_leaves_something_open(climb: Canned) -> None:
+    climb.climb([lever("unwanted", why="")], m.Changes.ROUNDING)
+    climb._until = time.monotonic() - 1
+    climb.climb([lever("late")], m.Changes.ROUNDING)
+
+    assert [(each.lever, each.is_open) for each in climb.not_tried] == [
+        ("unwanted", False),
+        ("late", True),
+    ]
+
+
+def test_at_the_end_a_lever_that_adds_nothing_to_the_others_goes(climb: Canned) -> None:
+    levers = [lever("first"), lever("second")]
+    climb.speeds = {"first": 0.5, "second": 0.5}
+    climb.climb(levers, m.Changes.ROUNDING)
+    climb.speeds = {"second": 0.5}
+
+    climb.leave_out_each()
+
+    assert kept(climb) == ["second"]
+    assert why(climb, "first").startswith("on top of the others")
+    assert climb.kept.text == "x = 1\nsecond()\n"
+
+
+def test_the_patch_is_stated_by_what_was_measured_after_it_was_chosen(climb: Canned) -> None:
+    climb.speeds = {"fast": 0.5}
+    climb.climb([lever("fast")], m.Changes.ROUNDING)
+    climb.speeds = {"fast": 0.75}
+
+    patch, measured, became = climb.ended()
+
+    assert "+fast()" in patch
+    assert isinstance(measured, m.Gain)
+    assert measured.ratio == 0.75
+    assert became is m.Results.SAME
+
+
+def test_a_patch_that_does_not_help_again_is_none(climb: Canned) -> None:
+    climb.speeds = {"fast": 0.5}
+    climb.climb([lever("fast")], m.Changes.ROUNDING)
+    climb.speeds = {}
+
+    patch, measured, _ = climb.ended()
+
+    assert patch == ""
+    assert isinstance(measured, m.Skipped)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "at_look", "expected"),
+    [
+        (0.5, 0.9, True, Decision.SHOWN),
+        (0.5, 0.9, False, Decision.OPEN),
+        (0.9, 0.98, True, Decision.OPEN),
+        (0.975, 0.99, True, Decision.SMALL),
+        (0.98, 1.2, True, Decision.SMALL),
+        (1.0, 1.2, True, Decision.NONE),
+        (0.9, 1.2, True, Decision.OPEN),
+    ],
+)
+def test_an_interval_decides_at_a_look_only(
+    low: float, high: float, at_look: bool, expected: Decision
+) -> None:
+    measured = m.Gain(ratio=(low + high) / 2, low=low, high=high, pairs=4)
+
+    assert decision_of(measured, at_look=at_look) is expected
