@@ -49,7 +49,7 @@ from kgprof.record.listeners.call_index import CallIndex
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 TRIES = 2  # of a write
-_interrupted: list[AbstractContextManager[None]] = []  # where a program raised KeyboardInterrupt
+_interrupted: list[AbstractContextManager[object]] = []  # where a program raised KeyboardInterrupt
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
 
