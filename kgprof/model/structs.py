@@ -14,7 +14,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 P = ParamSpec("P")
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 # What is divided by or squared, in files of others: no time and no program is so long. Nothing
 # walks through as many calls.
 Several = Annotated[int, msgspec.Meta(ge=1, le=10**15)]

@@ -14,6 +14,7 @@ from tests.record.passes.test_script_endings import run_by_python
 from tests.record.scripted import ran
 
 COUNT = 73
+PATIENCE_S = 500.0  # one of them has the lowest priority, beside whatever else runs
 SEEN = """
 import torch
 
@@ -120,7 +121,7 @@ def attack(case: Program, folder: Path) -> None:
     text = f"{SEEN}{case.text}\n"
     plain = run_by_python(folder, case.text)
 
-    done = ran(folder, text, passes=(PassName.COMPILE,), ends_as_python=True)
+    done = ran(folder, text, passes=(PassName.COMPILE,), timeout_s=PATIENCE_S, ends_as_python=True)
 
     if plain.returncode != done.exit.exit_code:  # torch's import takes seconds
         plain = run_by_python(folder, text)

@@ -10,7 +10,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,20 @@ def cases(seed: random.Random) -> Sequence[Case]:
     return made[:53]
 
 
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """A shell's background ignores some, and so would what is started there."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def attack(case: Case, folder: Path) -> None:
-    running = started(folder, case.phase)
+    with _heard():
+        running = started(folder, case.phase)
     with running:
         try:
             if case.phase:

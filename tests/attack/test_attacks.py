@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def named(value: object) -> str:
 )
 def test_no_traceback_of_a_line_of_kgprof_s_is_an_error_well_said(said: str, is_one: bool) -> None:
     assert resources.is_one_error(said) == is_one
+
+
+@pytest.mark.long
+def test_a_signal_is_heard_by_what_a_shell_s_background_starts(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        signals.attack(signals.Case(numbers=[signal.SIGINT], to="group", phase="pass"), tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(("family", "share"), SAMPLES, ids=named)

@@ -180,6 +180,12 @@ def test_text_that_is_no_utf_8_is_one_error(tmp_path: Path) -> None:
     assert "it is not UTF-8" in ended.said
 
 
+_PHASE = '{"phase": "steps", "us": 1, "share": 1e308}'
+_ACCOUNT = (
+    f'{{"kind": "scriptaccount", "total_us": 1, "phases": [{_PHASE}], "under_listeners": false}}'
+)
+
+
 @pytest.mark.parametrize(
     ("recording", "file", "field", "literal"),
     [
@@ -187,6 +193,7 @@ def test_text_that_is_no_utf_8_is_one_error(tmp_path: Path) -> None:
         ("rank_skips_a_sum", "collectives.json", "begun", '[["0", 1, 9223372036854775807]]'),
         ("eager_resnet", "compile.json", "calls", "9223372036854775807"),
         ("eager_resnet", "compile.json", "steady_from", "-9223372036854775807"),
+        ("eager_resnet", "timing.json", "account", _ACCOUNT),  # 100 times that is no number
     ],
 )
 def test_an_impossible_number_of_a_recording_is_one_error(

@@ -11,7 +11,6 @@ alone.
 from __future__ import annotations
 
 import atexit
-import builtins
 import operator
 import os
 import resource
@@ -26,7 +25,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from os import getpid  # a program may put another in its place
 from pathlib import Path
-from resource import getrlimit, setrlimit  # a program's own calls are preceded by a write
+from resource import setrlimit  # its own calls are preceded by a write
+from sys import gettrace, settrace
 from typing import Any, NoReturn
 
 from msgspec.structs import replace as replaced
@@ -49,6 +49,7 @@ from kgprof.record.ground.job import (
     failure,
 )
 from kgprof.record.ground.kept_records import compilations
+from kgprof.record.ground.own_terms import OwnTerms
 from kgprof.record.ground.run import Place
 from kgprof.record.ground.source import listeners_in, replace, unavailable
 from kgprof.record.listeners import skip_records, standard_input
@@ -80,21 +81,7 @@ WRITING_SHARE = 0.05  # of the program's time, at most
 CALLS_TIMED = 10_000  # first steps whose times are kept
 TENSORS_BEFORE = 2  # steps after warm-up in which tensors are looked at, before the traced ones
 RANK = "RANK"  # torchrun's
-LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
-DELETED = object()
-REPLACED_HERE = ("_exit", "execv", "execve")
-ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (  # before the program
-    *(
-        (
-            vars(module),
-            {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
-        )
-        for module in (builtins, os)
-    ),
-    (vars(sys), {name: vars(sys)[name] for name in ("exc_info", "_getframe")}),
-)
-UMASK = os.umask(0o077)  # before the program; it can only be read by being set
-os.umask(UMASK)
+ANYTHING, MEMORY = BaseException, MemoryError  # a program may delete these names
 
 Send = Callable[[Event], None]
 
@@ -121,7 +108,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     def at_exit() -> None:
         atexit.register(finish, last_word)
         # called before it: a program's own trace function may raise
-        atexit.register(sys.settrace, None)
+        atexit.register(settrace, None)
 
     at_exit()
     _last_words(watcher, finish, restored)
@@ -131,17 +118,19 @@ def run(job: Job, send: Send) -> BaseException | None:
         in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type)
     )
     raised = _run_to_its_end(program, job.options.workload_args, watcher)
-    traced = sys.gettrace()
-    sys.settrace(None)
-    with _OwnTerms():
+    traced = gettrace()
+    settrace(None)
+    with OwnTerms():
+        if raised is not None:
+            _show_from_its_own_frame(raised)
         last_word.append(_word(raised, place, watcher.step))
         if job.collectives and isinstance(last_word[0], Failed):
             flight_recorder.write(Path(job.collectives))
         if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
             watcher.ended_well()
-    if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
-        at_exit()
-    sys.settrace(traced)
+        if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
+            at_exit()
+    settrace(traced)
     return raised
 
 
@@ -161,48 +150,23 @@ def _finish(
     if getpid() != pid:
         return  # a process that the program forked: it ends as it would without kgprof
     try:
-        with _OwnTerms():
-            for event in last_word:
-                send(event)
-            with restored:
-                watcher.end()
-    except MemoryError:
+        with OwnTerms():
+            _told(watcher, send, restored, last_word)
+    except MEMORY:
         return  # the program's own limit: its exit code says how it ended
+
+
+def _told(watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]) -> None:
+    try:
+        for event in last_word:
+            send(event)
+        with restored:
+            watcher.end()
+    except MemoryError:
+        raise
     # atexit would print it and forget it; the parent has to know
     except BaseException as error:  # noqa: BLE001
-        # nothing can be written any more: the process's own exit code says how it ended
-        with suppress(OSError, MemoryError):
-            send(describe_failure(error))
-
-
-class _OwnTerms:
-    """What a program has set for itself does not hold for what kgprof writes: the umask, its soft
-    limits, and what it has put into ``builtins``, ``os`` and ``sys``. A class, because contextlib
-    calls builtins before anything is put back."""
-
-    def __enter__(self) -> None:
-        self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for names, known in ORIGINALS:
-            now = {name: names.get(name, DELETED) for name in known}
-            names.update(known)
-            self._replaced.append(
-                (names, {name: value for name, value in now.items() if value is not known[name]})
-            )
-        self._limits = {what: getrlimit(what) for what in LIMITS}
-        self._umask = os.umask(UMASK)
-        for what, (_, most) in self._limits.items():
-            setrlimit(what, (most, most))
-
-    def __exit__(self, *_: object) -> None:
-        os.umask(self._umask)
-        for what, limits in self._limits.items():
-            setrlimit(what, limits)
-        for names, theirs in self._replaced:
-            for name, value in theirs.items():
-                if value is DELETED:
-                    del names[name]
-                else:
-                    names[name] = value
+        send(describe_failure(error))
 
 
 # ---------------------------------------------------------------- the program
@@ -211,32 +175,35 @@ class _OwnTerms:
 def _run_to_its_end(
     program: Program, args: Sequence[str], watcher: Watcher
 ) -> BaseException | None:
-    """What it raised. A traceback is shown from the program's first frame on, through its own
-    excepthook if any."""
+    """What it raised."""
     try:
         code, module = programs.prepared(program, args)
         programs.become_main(module)
         watcher.begin()  # which makes torch import more
         programs.give_way()
         exec(code, module.__dict__)
-    except BaseException as error:  # noqa: BLE001  a program may raise anything
-        frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PLUMBING):
-            frames = frames.tb_next
-        error.__traceback__ = frames
-        if hasattr(sys, "excepthook"):  # else Python says itself that it is missing
-            hook = sys.excepthook
-
-            def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
-                # this one holds the program's objects, which would be taken apart too late
-                sys.excepthook = hook
-                # on its way here kgprof's frames have come to it again
-                value.__traceback__ = frames
-                hook(kind, value, frames)
-
-            sys.excepthook = shown
+    except ANYTHING as error:
         return error
     return None
+
+
+def _show_from_its_own_frame(error: BaseException) -> None:
+    """Its traceback begins with the program's first frame, through its own excepthook if any."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PLUMBING):
+        frames = frames.tb_next
+    error.__traceback__ = frames
+    if hasattr(sys, "excepthook"):  # else Python says itself that it is missing
+        hook = sys.excepthook
+
+        def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
+            # this one holds the program's objects, which would be taken apart too late
+            sys.excepthook = hook
+            # on its way here kgprof's frames have come to it again
+            value.__traceback__ = frames
+            hook(kind, value, frames)
+
+        sys.excepthook = shown
 
 
 def _word(raised: BaseException | None, place: Place, step: int | None) -> Event:
@@ -287,7 +254,7 @@ def _last_words(
         return both
 
     replace(os, "_exit", leave, undo)
-    for name in REPLACED_HERE[1:]:  # the others call these
+    for name in ("execv", "execve"):  # the others call these
         replace(os, name, written_before(getattr(os, name)), undo)
     replace(resource, "setrlimit", written_before(setrlimit), undo)
 
@@ -439,7 +406,7 @@ class Capture:
         """What there is so far. A write that fails is none of the program's business; the last one
         says so."""
         if not self._over and not self._writing:
-            with suppress(Exception), _OwnTerms():
+            with suppress(MEMORY), OwnTerms(), suppress(Exception):
                 self._write(unfinished=True)
 
     # ---- what is written

@@ -18,7 +18,7 @@ import threading
 import traceback
 from _io import _IOBase
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import _TemporaryFileWrapper
 from typing import Any
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 import kgprof
 from kgprof import model as m
-from kgprof.errors import KgprofError, UsageError, WorkloadError
+from kgprof.errors import KgprofError, OutputError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record.ground import project_sources, source, store
 from kgprof.record.ground.alone import alone
@@ -48,26 +48,34 @@ from kgprof.record.ground.run import Run, seed_everything
 from kgprof.record.listeners.call_index import CallIndex
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_raised: list[BaseException | None] = []  # by a program
+TRIES = 2  # of a write
+_interrupted: list[AbstractContextManager[object]] = []  # where a program raised KeyboardInterrupt
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
 
 class Events:
     """JSON lines to the parent, and the same phase as a heading in the log of what is no
-    program."""
+    program.
+
+    Of a program the last words are a file. Where that cannot be written, the exit code says how it
+    ended."""
 
     def __init__(self, descriptor: int, last_words: str) -> None:
         os.set_inheritable(descriptor, False)
         self.stream = os.fdopen(descriptor, "wb", buffering=0)
         self._last_words = Path(last_words) if last_words else None
+        self._said = b""  # all of them, also what could not be written
 
     def send(self, event: Event) -> None:
         line = msgspec.json.format(m.encode_json(event), indent=-1) + b"\n"
         if self._last_words is None or isinstance(event, Phase):
             self.stream.write(line)
             return
-        with self._last_words.open("ab") as file:
-            file.write(line)
+        self._said += line
+        for _ in range(TRIES):
+            with suppress(OutputError):
+                store.write_export(self._last_words, self._said)
+                return
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -283,6 +291,7 @@ def timing_round(job: Job, events: Events) -> None:
 def script(job: Job, events: Events) -> BaseException | None:
     """A whole program, up to its last line; what it raised. The interpreter does the rest
     (kgprof.record.passes.script)."""
+    from kgprof.record.ground.own_terms import OwnTerms
     from kgprof.record.passes import control
     from kgprof.record.passes import script as scripts
 
@@ -294,16 +303,19 @@ def script(job: Job, events: Events) -> BaseException | None:
     with events.phase("control" if job.control and job.setting is None else rerun):
         # else its number may be that of a file of the program's when Python closes it
         events.stream.close()
-    _raised.append(scripts.run(job, events.send))
-    return _raised[0]
+    raised = scripts.run(job, events.send)
+    with OwnTerms() as terms:
+        if isinstance(raised, KeyboardInterrupt):
+            _interrupted.append(terms)
+    return raised
 
 
 @atexit.register  # before torch is imported, which has handlers too
 def _still_interrupted() -> None:
     """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT,
     which it forgets when one of them executes text, as imports do; one more makes it remember."""
-    with suppress(KeyboardInterrupt):
-        if any(isinstance(error, KeyboardInterrupt) for error in _raised):
+    for terms in _interrupted:
+        with terms, suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")
 
 

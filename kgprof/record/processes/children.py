@@ -484,12 +484,11 @@ class _Child:
                 return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
                 return self._ended(m.Outcome.OK, exit_code=0)
-            # exec, another exit than Python's, a stdout that could not be flushed
+            # exec, another exit than Python's, a stdout that could not be flushed, a full disk
             case _ if self._is_program:
                 outcome = m.Outcome.EXITED if code else m.Outcome.OK
-                return self._ended(
-                    outcome, f"exit code {code}, and Python printed nothing" if code else ""
-                )
+                why = f"exit code {code}, for a reason that kgprof was not told"
+                return self._ended(outcome, why if code else "")
         return self._ended(m.Outcome.RAISED, f"the process exited with code {code}")
 
     def _ended(

@@ -151,6 +151,10 @@ ENDS_WELL = {
     "time stands still": (
         "import time; time.monotonic = time.time = time.perf_counter_ns = lambda: 0"
     ),
+    "no clock": "import time; time.monotonic = time.perf_counter = time.time = None",
+    "no files": "import io; io.open = io.TextIOWrapper = io.BytesIO = None",
+    "no trace functions": "import sys; sys.settrace = sys.gettrace = None",
+    "no builtins": "import builtins; vars(builtins).clear()",
     "open is gone": "import builtins; del builtins.open, builtins.print",
     "environment cleared": "import os; os.environ.clear(); print('out', flush=True)",
     "gc off": "import gc, sys; gc.disable(); sys.excepthook = None; print('out', flush=True)",
@@ -205,6 +209,18 @@ ENDS_BADLY = {
     "closerange 0": "import os; os.closerange(0, 1024); raise ValueError('nobody hears it')",
     "no stderr": "import sys; sys.stderr = None; raise ValueError('nobody hears it')",
     "no modules": "import sys; sys.modules.clear(); raise ValueError('its own')",
+    "no builtins": "import builtins; vars(builtins).clear(); no_such_name",
+    "keyboard interrupt, few builtins": """
+        import builtins
+        mine = KeyboardInterrupt
+        builtins.isinstance = builtins.any = builtins.hasattr = builtins.exec = None
+        raise mine
+    """,
+    "no register": """
+        import atexit, traceback
+        traceback.format_exception = atexit.register = None
+        raise LookupError("its own")
+    """,
     "recursion": "def f(): f()\nf()",
     "recursion limit": "import sys; sys.setrecursionlimit(60); raise ValueError('its own')",
     "excepthook": (
@@ -277,12 +293,18 @@ QUICK = (
         "own modules gone",
         "execs",
         "no memory",
+        "no clock",
+        "no files",
+        "no builtins",
+        "no trace functions",
     ),
     *(
         "no modules",
         "no file may grow",
         "atexit cleared",
         "bad exit without stderr",
+        "bad no builtins",
+        "bad keyboard interrupt, few builtins",
         "bad keyboard interrupt",
     ),
 )

@@ -215,6 +215,40 @@ def test_what_cannot_be_written_keeps_nothing_else_from_being_written(tmp_path: 
     assert done.script.steps == 7
 
 
+LAST_WORDS_FAIL = """
+import pathlib
+opened, failed = pathlib.Path.open, []
+
+def full(path, *args, **kwargs):
+    if "last_words" in path.name and len(failed) < {times}:
+        failed.append(path)
+        raise OSError(28, "No space left on device")
+    return opened(path, *args, **kwargs)
+
+pathlib.Path.open = full
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "ending", "outcome", "message", "code"),
+    [
+        (1, "", "ok", "", 0),
+        (99, "", "ok", "", 0),
+        (1, "raise ValueError('no more')", "raised", "ValueError: no more", 1),
+        (99, "1 / 0", "exited", "exit code 1, for a reason that kgprof was not told", 1),
+    ],
+)
+def test_a_run_whose_last_words_cannot_be_written_is_what_it_was(
+    tmp_path: Path, times: int, ending: str, outcome: str, message: str, code: int
+) -> None:
+    text = f"{LAST_WORDS_FAIL.format(times=times)}{COMPILES}\ndoubled(torch.ones(2))\n{ending}\n"
+
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,), ends_as_python=bool(ending))
+
+    assert (done.exit.outcome, done.exit.message, done.exit.exit_code) == (outcome, message, code)
+    assert len(done.compiled.compilations) == 1
+
+
 @pytest.mark.parametrize(
     ("ending", "outcome", "message", "code"),
     [
