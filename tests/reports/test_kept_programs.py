@@ -107,7 +107,7 @@ TRUTHS = (
         program="4-the-instrument-changes-the-program/n09_subclass_counter.py",
         exit_code=1,
         rules=("KGP105",),
-        says=("recompiled 7 times", "12 of its 12 calls in step 0 and later ran eagerly"),
+        says=("recompiled 7 times", "12 of its 12 calls in step 8 and later ran eagerly"),
         never_says=("KGP101", "KGP102"),
     ),
     Truth(
