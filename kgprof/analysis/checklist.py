@@ -201,6 +201,8 @@ class Seen:
         self.requested = []
         # In which a compiled graph took a decision by torch.cond.
         self.conds = []
+        # In which torch compiled while TIMING ran, where nobody asks it why.
+        timed = []
         for record in evidence.recording.runs:
             records = record.records
             if isinstance(records, m.CompileRecords) and any(
@@ -209,6 +211,11 @@ class Seen:
                 self.requested.append(record.key)
             if any(sync.operator == "cond" for sync in _syncs(record)):
                 self.conds.append(record.key)
+            if isinstance(record.timing, m.TimingPass) and record.timing.compiled:
+                timed.append(record.key)
+        self.why_unknown = ""
+        if timed:
+            self.why_unknown = f"torch compiled in TIMING of {_named(timed)}, why is not known"
 
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
@@ -341,21 +348,24 @@ def _allocated_once(seen: Seen) -> Answer:
         for run in seen.tensors
         for graph in run.tensors.graphs
         for tensor in graph.inputs
+        if any(held.watched > run.steady_from for held in tensor.held)
     ]
     moved = sum(any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
     passed = (
-        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
-        "in the runs watched after warm-up"
+        f"all {plural(len(inputs), 'input')} watched in more calls than warm-up takes, of "
+        f"{seen.watched_graphs}, kept their addresses in the runs watched after it"
     )
     if declared:
         passed += f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
     # Of inputs at new addresses nobody knows whether they are new batches or replaced buffers.
     unseen = seen.unwatched
+    if not (unseen or inputs):
+        unseen = "no input of a compiled graph was watched in more calls than warm-up takes"
     if moved and not unseen:
         unseen = (
             f"{plural(moved, 'input')} of {seen.watched_graphs} moved after warm-up: new batches, "
-            "or buffers that are replaced"
+            "tensors that torch makes of numbers, or buffers that are replaced"
         )
     against = seen.of(addresses.UNSTABLE)
     replaced = [(one.rebound, one.run) for one in seen.buffers]
@@ -506,7 +516,7 @@ def _static_shapes(seen: Seen) -> Answer:
     going_on = tuple(filter(_goes_on_for_a_size, for_sizes))
     again = [found for found in recompiles.diagnose(going_on) if found.level is not m.Level.NOTE]
     counts = [calls for calls in seen.eager_calls if isinstance(calls, int)]
-    unseen = ""
+    unseen = seen.why_unknown
     if any(counts):
         unseen = (
             f"{plural(sum(counts), 'call')} of compiled functions ran eagerly, with sizes that "
@@ -599,6 +609,7 @@ def _plain_checkpoints(seen: Seen) -> Answer:
 def _no_recompile_in_loop(seen: Seen) -> Answer:
     going_on = (recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     against, unseen = seen.of(*going_on), seen.missing(*recompiles.RULES)
+    unseen = unseen or seen.why_unknown
     return _in_compiled(seen, "no finding of one", against, (), unseen)
 
 

@@ -34,6 +34,7 @@ from kgprof.model import (
     Skipped,
     Spread,
     TensorRecords,
+    TimingPass,
     TradeOff,
 )
 from kgprof.reading import recordings
@@ -430,7 +431,10 @@ def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresse
     moves, stays = (items(load(RUNTIME, name))["buffers-allocated-once"] for name in names)
 
     assert (moves.status, stays.status) == (PracticeStatus.NOT_OBSERVED, PracticeStatus.PASS)
-    assert "moved after warm-up: new batches, or buffers that are replaced" in moves.evidence
+    assert moves.evidence.endswith(
+        "moved after warm-up: new batches, tensors that torch makes of numbers, or buffers that "
+        "are replaced"
+    )
     assert stays.evidence.startswith("all ")
 
 
@@ -672,6 +676,31 @@ def test_what_moves_from_call_to_call_of_a_script_passes_nothing(
 
     assert item.status == status
     assert item.evidence.startswith(evidence)
+
+
+def test_an_input_of_warm_up_alone_says_nothing_of_what_comes_after_it() -> None:
+    """As where torch's limit was reached in the first call, and no graph ran in a later one."""
+    given = written_tensors.given(watched=1)
+    recorded = written_tensors.recording(written_tensors.graph(given, runs=1))
+
+    item = items(recorded)["buffers-allocated-once"]
+
+    assert item.status == PracticeStatus.NOT_OBSERVED
+    assert item.evidence == (
+        "no input of a compiled graph was watched in more calls than warm-up takes"
+    )
+
+
+def test_where_torch_compiled_while_timing_ran_nobody_knows_why(load: Load) -> None:
+    recording = load(COMPILER, "size_dynamic")
+    timing = TimingPass(clock="perf_counter", step_us=(), evaluation_s=(), compiled=True)
+
+    again = items(with_run(recording, timing=timing))
+
+    for practice in ("static-shapes", "no-recompile-in-loop"):
+        assert items(recording)[practice].status == PracticeStatus.PASS
+        assert again[practice].status == PracticeStatus.NOT_OBSERVED
+        assert again[practice].evidence.startswith("torch compiled in TIMING of size_dynamic")
 
 
 def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> None:

@@ -33,14 +33,16 @@ TRUTHS = (
         program="1-eager-share-said-zero/r09_layer_key.py",
         exit_code=1,
         rules=("KGP104",),
-        says=("80 of its 240 calls from there on ran eagerly: layers.8 to layers.11 (Layer)",),
+        says=(
+            "80 of its 240 calls in step 0 and later ran eagerly: layers.8 to layers.11 (Layer)",
+        ),
     ),
     Truth(
         program="1-eager-share-said-zero/n11_shared_inner.py",
         exit_code=1,
         rules=("KGP104",),
         says=(
-            "80 of its 240 calls from there on ran eagerly: heads[8] to heads[11] (Linear)",
+            "80 of its 240 calls in step 0 and later ran eagerly: heads[8] to heads[11] (Linear)",
             "to try: torch._dynamo.config.recompile_limit = 12",
         ),
     ),
@@ -81,7 +83,10 @@ TRUTHS = (
         program="3-compiled-at-import-is-not-seen/n03_buckets.py",
         exit_code=1,
         rules=("KGP104",),
-        says=("recompiled 7 times before the first step", "44 of its 72 calls from there on"),
+        says=(
+            "recompiled 7 times before the first step",
+            "44 of its 72 calls before the first step and later",
+        ),
         never_says=("nothing was compiled",),
     ),
     Truth(
@@ -102,7 +107,7 @@ TRUTHS = (
         program="4-the-instrument-changes-the-program/n09_subclass_counter.py",
         exit_code=1,
         rules=("KGP105",),
-        says=("recompiled 7 times", "12 of its 12 calls from there on ran eagerly"),
+        says=("recompiled 7 times", "12 of its 12 calls in step 8 and later ran eagerly"),
         never_says=("KGP101", "KGP102"),
     ),
     Truth(

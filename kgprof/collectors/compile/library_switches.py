@@ -119,7 +119,7 @@ _ASSERTED = (
     "one assert for each condition: each is then a part of the graph, and raises RuntimeError"
 )
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
+_OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless", "`or`/`and`")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
@@ -378,7 +378,7 @@ def _is_caught(finding: m.Finding, source: SourceText) -> bool:
 
 def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
     """Split the conditions of an ``and``: torch keeps an assert on one comparison in its graph."""
-    finding = _without_hint(finding, *_OF_AN_IF, "`or`/`and`")
+    finding = _without_hint(finding, *_OF_AN_IF)
     test = asserted.test
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return finding

@@ -381,8 +381,9 @@ def _eager_calls(limit: LimitReached) -> str:
         since = plural(limit.eager_calls, "call")
         return f"; in {since} since then it, or a part of it, ran eagerly or was not called"
     calls = plural(limit.calls_since, "call")
+    since = f"{in_steps([limit.call])} and later"  # with those of that step before the limit
     which = clause(": ", limit.eager_names)
-    return f"; {limit.eager_calls:,} of its {calls} from there on ran eagerly{which}"
+    return f"; {limit.eager_calls:,} of its {calls} {since} ran eagerly{which}"
 
 
 def _detail(event: RecompiledFunction) -> str:

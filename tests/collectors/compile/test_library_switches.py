@@ -133,9 +133,10 @@ def test_the_self_loops_of_a_gcn_are_made_once() -> None:
         text="",
     )
 
-    assert of_read(
-        loops, replace(loops, file="nn/conv/gcn_conv.py", function="gcn_norm")
-    ).startswith("GCNConv(..., cached")
+    made = of_read(loops, replace(loops, file="nn/conv/gcn_conv.py", function="gcn_norm"))
+    # with the program's own edge_index the call raises: the weights are of other edges
+    assert made.startswith("GCNConv(..., normalize=False)")
+    assert "both the edge_index and the edge_weight" in made
     with_attention = replace(loops, file="nn/conv/gat_conv.py", function="GATConv.forward")
     assert of_read(loops, with_attention).startswith("GATConv(..., add_self_loops=False)")
     assert (
@@ -455,6 +456,22 @@ def test_a_branch_that_leaves_its_function_on_either_side_is_none_for_cond(
 
     assert mended.refusal is not None
     assert any("torch.cond" in each for each in mended.refusal.cause.hints) is hinted
+
+
+def test_the_hint_to_join_conditions_leaves_the_branch_that_raises() -> None:
+    above = "\n" * (written.STEP_DEF - 1)
+    branch = "    if x.isnan().any() or x.sum() < 0:\n        raise ValueError\n"
+    hint = "Note: Python `or`/`and` between tensor expressions triggers"
+    reason = builtin(gb_id="0170").replace("Avoid calling", f"{hint}. Avoid calling")
+    found = of_break(reason=reason)
+    assert found.refusal is not None
+    assert any(hint in each for each in found.refusal.cause.hints)
+
+    text = f"{above}def step(x):\n{branch}"
+    mended = library_switches._of_branch(found, SourceText(written.sources(text)))
+
+    assert mended.refusal is not None
+    assert not any(hint in each for each in mended.refusal.cause.hints)
 
 
 @pytest.mark.parametrize(("first", "fixed"), [("if flag: x = -x\n    if", True), ("elif", False)])

@@ -1485,7 +1485,7 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
     assert counted.eager_steady == 17
     assert isinstance(unknown.eager_calls, Skipped)
     assert diagnosed(*lines, *layers)[0].message.endswith(
-        "torch's limit was reached in step 0; 20 of its 80 calls from there on ran eagerly: "
+        "torch's limit was reached in step 0; 20 of its 80 calls in step 0 and later ran eagerly: "
         "layers.3 (Layer)"
     )
     assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
