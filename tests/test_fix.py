@@ -86,6 +86,28 @@ def test_apply_needs_a_file_that_git_can_give_back(project: Path) -> None:
     assert "--apply changes model.py, and git does not have it as it is" in done.stderr
 
 
+def test_apply_refuses_a_file_that_differs_from_what_git_has(project: Path) -> None:
+    run = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*run, "add", "model.py"], check=True)
+    subprocess.run([*run, "commit", "-qm", "one"], check=True)
+    subprocess.run([*run, "update-index", "--assume-unchanged", "model.py"], check=True)
+    (project / "model.py").write_text(STEP + "# mine\n")
+
+    assert fix(project, "model.py:step", "--apply").returncode == 2
+    assert (project / "model.py").read_text().endswith("# mine\n")
+
+
+def test_several_strategies_are_refused(project: Path) -> None:
+    (project / "model.py").write_text(
+        STEP + "\n\nclass Both:\n    strategies = {'a': step, 'b': step}\n\n\nboth = Both()\n"
+    )
+
+    done = fix(project, "model.py:both")
+
+    assert done.returncode == 2, done.stderr
+    assert "has several strategies (a, b)" in done.stderr
+
+
 def test_a_program_that_writes_is_started_once_and_its_folder_is_as_before(project: Path) -> None:
     (project / "model.py").write_text(
         STEP.replace("    return", "    open('log.csv', 'a').write('1')\n    return")

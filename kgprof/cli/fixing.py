@@ -1,6 +1,8 @@
 """`kgprof fix`: from options to a patch that was measured, or to the reason why there is none."""
 
 import os
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -49,7 +51,7 @@ def fixed(
     file = program.tree.root / program.file
     original = files.content(file, MOST_BYTES)
     if apply:
-        _refuse_a_changed_file(program)
+        _refuse_a_changed_file(program, original)
     folder = default_folder(asked.workload)
     output = context.output or folder.with_name(f"fix-{folder.name}")
     until = time.monotonic() + 60 * minutes
@@ -108,7 +110,9 @@ def fixed(
     if apply and patch:
         _apply(file, original, climb.kept.text)
     emit_sheet(page, shown, context, otherwise=str(output / (PATCH if patch else FILES[1])))
-    return EXIT_OK if patch or found.is_decided else EXIT_INCONCLUSIVE
+    if patch or found.is_decided:
+        return EXIT_OK
+    return EXIT_INCONCLUSIVE
 
 
 def _program(asked: m.Options) -> Program:
@@ -129,6 +133,11 @@ def _program(asked: m.Options) -> Program:
     if found is None:
         raise UsageError(f"no source of {target.module} is found", "name its file: FILE.py:step")
     file = found.resolve()
+    if Path(sys.prefix).resolve() in file.parents and "site-packages" in file.parts:
+        raise UsageError(
+            f"{file} is an installed package's, and a copy of it would not be imported",
+            "name a file of yours: FILE.py:step",
+        )
     tree = tree_of(file)
     here = Path.cwd().resolve()
     folder = ""
@@ -161,7 +170,9 @@ def _said(effects: Sequence[m.Effect]) -> str:
     lines = [f"{each.file}:{each.line} {each.what}" if each.file else each.what for each in effects]
     said = "; ".join(lines[:MOST_EFFECTS_SAID])
     more = len(lines) - MOST_EFFECTS_SAID
-    return f"{said}; and {more} more" if more > 0 else said
+    if more > 0:
+        said += f"; and {more} more"
+    return said
 
 
 def _announce(climb: Climb, minutes: float) -> None:
@@ -173,20 +184,14 @@ def _announce(climb: Climb, minutes: float) -> None:
     )
 
 
-def _refuse_a_changed_file(program: Program) -> None:
-    """Raises UsageError where git could not give the file back."""
-    import subprocess
-
-    root = str(program.tree.root)
-    clean = (
-        program.tree.has_git
-        and not subprocess.run(
-            ["git", "-C", root, "status", "--porcelain", "--", program.file],
-            capture_output=True,
-            check=False,
-        ).stdout
+def _refuse_a_changed_file(program: Program, original: bytes) -> None:
+    """Raises UsageError where git could not give the file back as it is."""
+    shown = subprocess.run(
+        ["git", "-C", str(program.tree.root), "cat-file", "blob", f"HEAD:{program.file}"],
+        capture_output=True,
+        check=False,
     )
-    if not clean:
+    if shown.returncode or shown.stdout != original:
         raise UsageError(
             f"--apply changes {program.file}, and git does not have it as it is",
             "commit it first, or leave out --apply and use fix.patch",
@@ -202,4 +207,5 @@ def _apply(file: Path, original: bytes, text: str) -> None:
         )
     with store.replacing(file) as partial:
         partial.write_text(text, "utf-8")
+        shutil.copymode(file, partial)
     inform(f"{file} was changed")

@@ -16,6 +16,11 @@ _LADDER = (
     "as it is, within a factor of 3 to 10; behind an optimizer by kind, within a factor of 4."
 )
 _RESULT_STEPS = 20
+_PATCH = (
+    "These lines were measured. The file is named as seen from the top of the repository, or from "
+    "its own folder where there is no git: there, `git apply` with the path of fix.patch makes the "
+    "change."
+)
 
 
 def sheet(found: m.Fix) -> Sheet:
@@ -50,22 +55,31 @@ def verdict(found: m.Fix) -> str:
         same = f"; results: {found.results}" if isinstance(found.results, m.Results) else ""
         return f"fix.patch ({kept}): {ratio(1 / gain.ratio)} as fast ({times}){same}"
     tried = plural(len(found.trials), "lever")
+    kept = ", ".join(each.lever for each in found.trials if each.kept)
     if found.interrupted:
-        return f"interrupted after {tried}; nothing was shown to help by then"
+        by_then = "none helped"
+        if kept:
+            by_then = f"{kept} helped, and the patch was not measured"
+        return f"interrupted after {tried}; by then {by_then}"
     if found.is_decided:
-        return f"nothing to do: none of {tried} tried was seen to make a step 3 % faster"
+        said = f"nothing to do: none of {tried} tried was seen to make a step 3 % faster"
+        return said + "".join(_but(found))
     if isinstance(found.gain, m.Skipped) and any(each.kept for each in found.trials):
         return f"not decided: measured again, the patch was not shown to help ({found.gain.reason})"
     return f"not decided: of {tried} tried none was shown to help, and some were not decided"
 
 
+def _but(found: m.Fix) -> Iterator[str]:
+    """What else there is to know before nothing is done."""
+    faster = [each.lever for each in found.trials if each.needs_leave]
+    yield clause("; faster, but with another meaning (--allow meaning): ", ", ".join(faster))
+    placeless = [each.lever for each in found.not_tried if each.is_wanted]
+    yield clause("; no place in the file, or in it already: ", ", ".join(placeless))
+
+
 def _sections(found: m.Fix) -> Sections:
     if found.patch:
-        yield Section(
-            "Patch",
-            (Code(found.patch),),
-            "These lines were measured; `git apply fix.patch` makes the change.",
-        )
+        yield Section("Patch", (Code(found.patch),), _PATCH)
     yield Section("Ladder", (_ladder(found),), _LADDER.format(_RESULT_STEPS))
     codes = [f"# {each.lever}: {each.says}\n{each.code}" for each in found.trials if each.code]
     if codes:

@@ -76,6 +76,7 @@ class LeverTrial(Model):
     results: Results | Skipped
     gain: Gain | Skipped
     why: str = ""  # it was not kept
+    needs_leave: bool = False  # it is faster, and changes what the owner did not allow
     # neither kept nor known to gain nothing: time or pairs were too few
     is_open: bool = False
     without: Gain | None = None  # all that were kept over those without it, at the end

@@ -78,7 +78,25 @@ PATCHED = replace(
         (
             replace(NOTHING, interrupted=True),
             m.VerdictStatus.INCONCLUSIVE,
-            "interrupted after 1 lever; nothing was shown to help by then",
+            "interrupted after 1 lever; by then none helped",
+        ),
+        (
+            replace(NOTHING, trials=(KEPT,), interrupted=True),
+            m.VerdictStatus.INCONCLUSIVE,
+            "interrupted after 1 lever; by then fused-optimizer helped, and the patch was not "
+            "measured",
+        ),
+        (
+            replace(NOTHING, trials=(replace(IDLE, lever="tf32", needs_leave=True),)),
+            m.VerdictStatus.OK,
+            "nothing to do: none of 1 lever tried was seen to make a step 3 % faster; faster, but "
+            "with another meaning (--allow meaning): tf32",
+        ),
+        (
+            replace(NOTHING, not_tried=(replace(LATE, is_open=False),)),
+            m.VerdictStatus.OK,
+            "nothing to do: none of 1 lever tried was seen to make a step 3 % faster; no place in "
+            "the file, or in it already: gc-freeze",
         ),
         (
             replace(NOTHING, trials=(KEPT,), gain=m.Skipped("no gain was seen")),

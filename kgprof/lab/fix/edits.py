@@ -133,7 +133,7 @@ class Program:
             return [Edit(before, before, new)]
         comma = "" if token.string == "," else ","
         last = _last_line(call)
-        if not self._lines[last - 1].lstrip().startswith(")"):
+        if self.text[self._starts[last - 1] : end - 1].strip():  # its bracket has company
             return [Edit(before, before, f"{comma} {new}")]
         return [Edit(before, before, comma), self._line(last, f"{new},", token.start[0])]
 
@@ -157,22 +157,19 @@ class Program:
     # ---------------------------------------------------------------- whole lines
 
     def after_assignment(self, name: str, code: str, *, used: bool = False) -> list[Edit]:
-        """Add a line after the last statement that assigns a name of the module, or that uses it:
-        at the top level, and in each function that assigns it as a global."""
-        functions = (node for node in self.nodes if isinstance(node, ast.FunctionDef))
-        blocks = [self.tree.body, *(each.body for each in functions if _is_global(each, name))]
-        edits = []
-        for block in blocks:
-            assigning = [at for at, each in enumerate(block) if _assigns(each, name)]
-            if not assigning or _is_empty(block[assigning[-1]]):
-                continue
-            users = [at for at, each in enumerate(block) if used and _uses(each, name)]
-            last = max(assigning + users)
-            if isinstance(block[last], _Import):
-                edits += self.after_imports(code)
-            else:
-                edits.append(self._after(block, last, code))
-        return edits
+        """Add a line after the last statement at the top level that assigns a name of the module,
+        or that uses it. Nothing where a function assigns it too: at its first call, say."""
+        if any(isinstance(node, ast.Global) and name in node.names for node in self.nodes):
+            return []
+        block = self.tree.body
+        assigning = [at for at, each in enumerate(block) if _assigns(each, name)]
+        if not assigning or _is_empty(block[assigning[-1]]):
+            return []
+        users = [at for at, each in enumerate(block) if used and _uses(each, name)]
+        last = max(assigning + users)
+        if isinstance(block[last], _Import):
+            return self.after_imports(code)
+        return [self._after(block, last, code)]
 
     def wrapped(self, function: str, code: str, *, inside: bool = False) -> list[Edit]:
         """Decorate a function of the module, outside or inside of its other decorators; where it is
@@ -283,10 +280,6 @@ def _is_setting(node: ast.stmt) -> bool:
 
 def _is_of_script(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-
-
-def _is_global(function: ast.FunctionDef, name: str) -> bool:
-    return any(isinstance(each, ast.Global) and name in each.names for each in function.body)
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:

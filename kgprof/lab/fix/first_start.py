@@ -26,19 +26,27 @@ from kgprof.workloads import loading
 
 FUNCTION = "kgprof.lab.fix.first_start:look"
 MOST_EFFECTS = 50  # of different ones that are kept
+_TRACKER = "multiprocessing/resource_tracker.py"  # starts a process that writes nothing
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What torch writes and starts in order to compile is its own, and goes to private caches.
 _COMPILER = ("/torch/_inductor/", "/torch/_dynamo/", "/torch/_functorch/", "/triton/")
 _LOOPBACK = ("127.", "::1", "localhost")
-_PATHS = {
-    "os.remove": "removes",
-    "os.rename": "renames",
-    "os.rmdir": "removes",
-    "os.mkdir": "makes",
-    "os.link": "links",
-    "os.symlink": "links",
-    "os.truncate": "writes",
+# Of each event what it does to a path, at which place of its arguments the path stands, and at
+# which the descriptor of the folder that it is seen from (Python's table of audit events).
+_PATHS: Mapping[str, tuple[tuple[str, int, int | None], ...]] = {
+    "os.remove": (("removes", 0, 1),),
+    "os.rename": (("renames", 0, 2), ("writes", 1, 3)),
+    "os.rmdir": (("removes", 0, 1),),
+    "os.mkdir": (("makes", 0, 2),),
+    "os.link": (("makes", 1, 3),),
+    "os.symlink": (("makes", 1, 2),),
+    "os.truncate": (("writes", 0, None),),
+    "os.chmod": (("changes the mode of", 0, 2),),
+    "os.chown": (("changes the owner of", 0, 3),),
+    "sqlite3.connect": (("opens the database", 0, None),),
 }
+_CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
+_STREAMS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts/", "/proc/")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
 
 
@@ -73,11 +81,11 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
         returned = session.step()
     by_half = frames_seen_by_dynamo()
     modules = modules_in(names_of_the_module(options.workload))
-    if not by_half:  # torch.compile would look into a hook
-        called = _called(modules)
+    hears_calls = options.steps > half and not by_half  # torch.compile would look into a hook
+    called = _called(modules) if hears_calls else set(modules)
     for _ in range(options.steps - half):
         returned = session.step()
-    if not by_half:
+    if hears_calls:
         modules = {name: modules[name] for name in modules if name in called}
     late = frames_seen_by_dynamo() - by_half
     effects.ends()
@@ -93,7 +101,7 @@ class Effects:
 
     def __init__(self, question: Question) -> None:
         self._folder = question.folder
-        self._free = (*question.free, "/dev/", "/proc/")
+        self._free = (*(f"{folder}{os.sep}" for folder in question.free), *_STREAMS)
         self._is_listening = False
         self._within = threading.local()
         self._lines: list[bytes] = []
@@ -103,6 +111,7 @@ class Effects:
     def listen(self) -> None:
         self._heard.start()
         self._is_listening = True
+        self._hear_spawns()
         sys.addaudithook(self._hear)
 
     def ends(self) -> None:
@@ -134,7 +143,9 @@ class Effects:
         frames = list(_frames(sys._getframe(2)))
         files = [frame.f_code.co_filename for frame in frames]
         own = [at for at, file in enumerate(files) if file.startswith(self._folder + os.sep)]
-        before = files[: own[0]] if own else files
+        before = files
+        if own:
+            before = files[: own[0]]
         if any(part in file for file in before for part in _COMPILER):
             return
         effect = m.Effect(what=what)
@@ -149,10 +160,13 @@ class Effects:
         if event == "open":
             path, mode, flags = args
             writes = set(mode or "") & set("wax+") or (flags or 0) & _WRITES
-            return self._named("writes", path) if writes else ""
+            if not writes:
+                return ""
+            return self._named("writes", path)
         if event in _PATHS:
-            return self._named(_PATHS[event], args[0])
-        if event == "socket.connect":
+            said = (self._of_path(args, *how) for how in _PATHS[event])
+            return next(filter(None, said), "")
+        if event in _CONNECTS:
             address = args[1]
             if not isinstance(address, tuple) or str(address[0]).startswith(_LOOPBACK):
                 return ""
@@ -161,17 +175,48 @@ class Effects:
             return f"starts a process ({str(args[0])[:80]})"
         return ""
 
+    def _of_path(self, args: tuple[Any, ...], verb: str, at: int, folder_at: int | None) -> str:
+        path = args[at]
+        seen_from = args[folder_at] if folder_at is not None and len(args) > folder_at else -1
+        if isinstance(path, str | bytes | os.PathLike) and isinstance(seen_from, int):
+            path = os.fsdecode(path)
+            if seen_from >= 0 and not os.path.isabs(path):
+                path = os.path.join(os.path.realpath(f"/proc/self/fd/{seen_from}"), path)
+            if verb == "makes" and os.path.isdir(path):
+                return ""  # makedirs of what is there
+        return self._named(verb, path)
+
     def _named(self, verb: str, path: object) -> str:
         """Empty for what is written where it is thrown away, or to a descriptor."""
         if not isinstance(path, str | bytes | os.PathLike):
             return ""
-        whole = os.path.realpath(os.fsdecode(path))
+        text = os.fsdecode(path)
+        if text in (":memory:", ""):
+            return ""
+        # of a link itself, and not of what it leads to
+        above = os.path.realpath(os.path.dirname(os.path.abspath(text)))
+        whole = os.path.join(above, os.path.basename(text))
+        if verb == "writes":
+            whole = os.path.realpath(text)
         own = whole.startswith(self._folder + os.sep)
         if "__pycache__" in whole or (whole.startswith(self._free) and not own):
             return ""
         if own:
             whole = os.path.relpath(whole, self._folder)
         return f"{verb} {whole}"
+
+    def _hear_spawns(self) -> None:
+        """multiprocessing's own way to start a process tells no audit hook."""
+        import _posixsubprocess
+
+        start = _posixsubprocess.fork_exec
+
+        def heard(*args: Any) -> Any:
+            if self._is_listening and not sys._getframe(2).f_code.co_filename.endswith(_TRACKER):
+                self._tell("starts a process (multiprocessing)")
+            return start(*args)
+
+        _posixsubprocess.fork_exec = heard
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -12,6 +12,7 @@ A lever is shown to help where the whole interval of ``judge.paired`` lies below
 """
 
 import math
+import shutil
 import time
 from collections.abc import Sequence
 from enum import StrEnum
@@ -22,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.errors import WorkloadError
+from kgprof.errors import UsageError, WorkloadError
 from kgprof.judge import InTurn, Samples, judge, looks, paired, pairs_of
 from kgprof.lab.fix import first_start, results
 from kgprof.lab.fix.lever import Lever
@@ -35,7 +36,7 @@ from kgprof.record.ground import store
 from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import children, recorder, trials
 from kgprof.record.processes.recorder import Recorder
-from kgprof.wording import plural, short
+from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
@@ -119,9 +120,13 @@ class Climb:
         self._writes = again_is_safe  # then a start may have left something for the next one
         self._number = 1  # of the last pair of processes
         self._recorders: dict[str, Recorder] = {}
+        # of the tree as it is now: its owner may work in it meanwhile
+        whole = program.tree.copy(scratch / "original")
+        self._original = replace(program.tree, root=whole)
         self.as_is = self._side("as it is", text)
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
+        self._nothing_to_compare = ""  # why the program as it is left no results
         self._took_s = 0.0  # of the last lever
 
     @property
@@ -137,7 +142,7 @@ class Climb:
         """
         side = self.as_is
         self._say("first start: is it safe to start again?")
-        own = state_of(self.program.tree.root)
+        own = state_of(self.program.tree.root, self._scratch)
         before = state_of(side.copy)
         question = first_start.Question(
             folder=str(side.copy), free=(str(side.temporary), str(self._scratch))
@@ -150,14 +155,15 @@ class Climb:
         seen = m.decode_json(trial.answer, first_start.Seen)
         written = [
             *changes_between(before, state_of(side.copy)),
-            *changes_between(own, state_of(self.program.tree.root)),
+            *changes_between(own, state_of(self.program.tree.root, self._scratch)),
         ]
         named = {each.what for each in seen.effects}
         effects = (*seen.effects, *(each for each in written if each.what not in named))
         if seen.facts is None:
+            lacks = clause("; not in the copy: ", ", ".join(self.program.tree.left_out))
             raise WorkloadError(
                 f"{self.program.options.workload}, run in a copy of {self.program.tree.root}, "
-                f"{_words(trial)}",
+                f"{_words(trial)}{lacks}",
                 hint=_end_of(trial),
             )
         return seen.facts, effects
@@ -169,18 +175,35 @@ class Climb:
         side = self.as_is
         asked = self._options
         self._say("as it is: the plan")
+        self.starts += 1
+        if self._writes:
+            self._renew(side)
         plan, dead = recorder.make_plan(
-            asked, side.folder, side.folder, self._progress, str, self._checkout(side)
+            asked,
+            side.folder,
+            side.folder,
+            self._progress,
+            str,
+            self._checkout(side),
+            variables=self._variables(side),
         )
         if dead is not None:
             raise WorkloadError(f"{asked.workload} {dead.words}")
         self._plan = plan
+        if len(plan.runs) > 1:
+            names = ", ".join(run.strategy for run in plan.runs)
+            raise UsageError(
+                f"{asked.workload} has several strategies ({names})",
+                "name a function that makes one step",
+            )
         (self.key,) = plan.runs
         if why := self._record(side):
-            raise WorkloadError(f"{asked.workload} as it is {why}")
+            raise WorkloadError(f"{asked.workload} as it is: {why}")
         for name in ("as it is", "again", "float64"):
             self._say(f"as it is: its results ({name})")
-            self._keep_results(side, name)
+            why = self._keep_results(side, name)
+            if name != "float64" and (why or not self._arrays[name]):
+                self._nothing_to_compare = why or "its steps return nothing that can be compared"
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
@@ -227,6 +250,7 @@ class Climb:
         side = self._side(lever.id, text, (*before.levers, lever))
         became, why = self._results_of(side)
         measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
+        needs_leave = False
         if not why:
             why = self._refused(lever, became)
         if not why:
@@ -236,8 +260,11 @@ class Climb:
             why = measured.decision
         if not why and lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING:
             why = "it changes what the program means (--allow meaning puts it into the patch)"
+            needs_leave = True
         if not why:
             self.kept = side
+        else:
+            shutil.rmtree(side.copy, ignore_errors=True)
         self.trials.append(
             m.LeverTrial(
                 lever=lever.id,
@@ -248,6 +275,7 @@ class Climb:
                 results=became,
                 gain=measured.gain,
                 why=why,
+                needs_leave=needs_leave,
                 is_open=measured.decision is Decision.OPEN,
             )
         )
@@ -255,6 +283,8 @@ class Climb:
     def _refused(self, lever: Lever, became: m.Results | m.Skipped) -> str:
         if lever.changes is m.Changes.MEANING:
             return ""
+        if lever.changes is not m.Changes.NOTHING and isinstance(became, m.Skipped):
+            return became.reason
         if became is m.Results.DIFFERENT:
             return "the results differ from those of the program as it is"
         if became is m.Results.NOT_COMPARABLE and lever.changes is not m.Changes.NOTHING:
@@ -279,11 +309,11 @@ class Climb:
             side = self._side(f"without {lever.id}", text, rest)
             if self._record(side):
                 continue
-            measured = self._compared(side, self.kept)
+            measured = self._compared(side, self.kept, until=math.inf)
             at = next(n for n, each in enumerate(self.trials) if each.lever == lever.id)
             known = measured.gain if isinstance(measured.gain, m.Gain) else None
             self.trials[at] = replace(self.trials[at], without=known)
-            if measured.decision is not Decision.SHOWN:
+            if measured.decision not in (Decision.SHOWN, Decision.OPEN):
                 said = f"on top of the others: {measured.decision}"
                 self.trials[at] = replace(self.trials[at], kept=False, why=said)
                 self.kept = side
@@ -335,7 +365,8 @@ class Climb:
 
     def _renew(self, side: Side) -> None:
         """Make its copy what it was before any start."""
-        self.program.tree.copy(side.copy)
+        self._original.copy(side.copy)
+        (side.copy / self.program.folder).mkdir(parents=True, exist_ok=True)
         (side.copy / self.program.file).write_text(side.text, "utf-8")
 
     def _checkout(self, side: Side) -> Checkout:
@@ -376,7 +407,7 @@ class Climb:
         options = replace(self.program.options, steps=RESULT_STEPS)
         trial = self._ask(side, results.FUNCTION, question, options)
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
-            return f"with it, the program {_words(trial)}"
+            return f"the program {_words(trial)}"
         found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
         self._arrays[name] = found or {}
         return ""
@@ -385,6 +416,8 @@ class Climb:
         self._say(f"{side.label}: its results")
         if why := self._keep_results(side, side.label):
             return m.Skipped(why), why
+        if self._nothing_to_compare:
+            return m.Skipped(self._nothing_to_compare), ""
         none: results.Arrays = {}
         names = (side.label, "as it is", "again", "float64")
         found, as_is, again, wide = (self._arrays.get(name, none) for name in names)
@@ -410,9 +443,11 @@ class Climb:
         store.create(making.folder, making.header)
         self._recorders[side.label] = making
         if making.measure(self.key):
-            return "" if making.timing(self.key) is not None else "it was not timed"
+            if making.timing(self.key) is None:
+                return "it was not timed"
+            return ""
         (run,) = recordings.load(making.folder).runs
-        return f"with it, the program {run.exit.words}"
+        return f"the program {run.exit.words}"
 
     def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
         """The time of ``after`` over that of ``before``; no pair is begun after both ends."""
@@ -485,4 +520,6 @@ def _words(trial: trials.Trial) -> str:
 
 def _end_of(trial: trials.Trial) -> str:
     lines = trial.log[-LOG_KEPT:].strip().splitlines()
-    return f"the end of what it printed: {lines[-1]}" if lines else "it printed nothing"
+    if not lines:
+        return "it printed nothing"
+    return f"the end of what it printed: {lines[-1]}"

@@ -29,6 +29,8 @@ class Tree(m.Model, kw_only=False):
     root: Path
     files: tuple[str, ...]
     has_git: bool
+    # what git knows and no copy holds: links to folders, other repositories
+    left_out: tuple[str, ...] = ()
 
     def copy(self, to: Path) -> Path:
         """Make ``to`` hold these files and nothing else. Raises UsageError where one cannot be
@@ -51,15 +53,19 @@ class Tree(m.Model, kw_only=False):
 
 
 def tree_of(file: Path) -> Tree:
-    """Return the files around the workload's file. Raises UsageError where they are too many or too
-    large to copy."""
+    """Return the files around the workload's file: without git those below the folder that holds
+    its package. Raises UsageError where they are too many or too large to copy."""
     folder = file.parent
     root = _top_of_git(folder)
     if root is None:
-        names = tuple(sorted(_names_below(folder)))
-        tree = Tree(folder, names, False)
+        while (folder / "__init__.py").is_file():
+            folder = folder.parent
+        tree = Tree(folder, tuple(sorted(_names_below(folder))), False)
     else:
-        tree = Tree(root, _names_git_knows(root), True)
+        known = _names_git_knows(root)
+        files = tuple(name for name in known if (root / name).is_file())
+        others = tuple(name for name in known if (root / name).is_dir())
+        tree = Tree(root, files, True, others)
     size = sum((tree.root / name).stat().st_size for name in tree.files)
     hint = "put the program into a folder (or a git repository) of its own"
     if size > MOST_BYTES:
@@ -93,7 +99,7 @@ def _names_git_knows(root: Path) -> tuple[str, ...]:
     )
     names = sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
     _refuse_many(root, len(names))
-    return tuple(name for name in names if (root / name).is_file())
+    return tuple(names)
 
 
 def _names_below(root: Path) -> Iterator[str]:
@@ -120,12 +126,13 @@ def _refuse_many(root: Path, count: int) -> None:
 # ---------------------------------------------------------------- what a start changed
 
 
-def state_of(root: Path) -> State:
-    """Return the size and the time of each file below a folder, without Python's own caches and
-    git's."""
+def state_of(root: Path, without: Path | None = None) -> State:
+    """Return the size and the time of each file below a folder, without Python's own caches, git's
+    and what is below another one."""
     found = {}
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in (".git", "__pycache__")]
+        kept = [name for name in folders if name not in (".git", "__pycache__")]
+        folders[:] = [name for name in kept if Path(folder, name) != without]
         for name in names:
             path = Path(folder, name)
             try:

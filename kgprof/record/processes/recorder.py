@@ -36,7 +36,7 @@ from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
 from kgprof.record.files import flight_recorder, foreign
 from kgprof.record.ground import ranks, store
-from kgprof.record.ground.flags import flags
+from kgprof.record.ground.flags import Variables, flags
 from kgprof.record.ground.job import (
     VECTOR_ISA_WORKS,
     Checkout,
@@ -170,9 +170,10 @@ def make_plan(
     checkout: Checkout | None = None,
     *,
     compiles: bool = False,
+    variables: Variables | None = None,
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded. ``compiles``: also what is
-    planned as it is."""
+    planned as it is; ``variables``: of its environment."""
     answer = scratch / "plan.json"
     log = scratch / layout.PLAN_LOG
     job = Job(
@@ -184,7 +185,7 @@ def make_plan(
         flags=flags(),
         checkout=checkout,
     )
-    caches = Caches(folder=scratch / "caches")
+    caches = Caches(folder=scratch / "caches", extra=variables or {})
     progress.phase("plan", None)
     ended = children.run(Start(job, scratch, log, caches))
     if ended.interrupted:

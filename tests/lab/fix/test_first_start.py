@@ -12,7 +12,7 @@ from kgprof.record.processes import trials
 from kgprof.record.processes.children import Caches
 
 EFFECTS = """
-import os, pathlib, socket, subprocess, sys, tempfile, threading
+import multiprocessing, os, pathlib, socket, sqlite3, subprocess, sys, tempfile, threading
 import torch
 from torch import nn
 
@@ -37,8 +37,14 @@ def step():
         os.rename(here / "log.csv", here / "log.old")
         torch.save({}, outside / "weights.pt")
         subprocess.run([sys.executable, "-c", ""])
-        with tempfile.TemporaryFile() as free:
-            free.write(b"x")
+        with tempfile.TemporaryDirectory() as free:
+            open(free + "/scratch.bin", "w").close()
+        os.makedirs(here, exist_ok=True)
+        handle, name = tempfile.mkstemp()
+        os.replace(name, outside / "atomic.csv")
+        sqlite3.connect(outside / "study.db").close()
+        multiprocessing.get_context("spawn").Process(target=print).start()
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9))
         open(here / "train.py").close()
         one = socket.socket()
         one.connect_ex(("127.0.0.1", 9))
@@ -110,7 +116,12 @@ def test_effects_are_named_with_their_lines(tmp_path: Path) -> None:
     assert ("writes by_a_thread.txt", "train.py", 16) in said
     whats = [effect.what for effect in found.effects]
     assert f"writes {outside}/by_a_child.txt" in whats
-    assert any(what.startswith("starts a process") for what in whats)
+    assert f"writes {outside}/atomic.csv" in whats
+    assert f"opens the database {outside}/study.db" in whats
+    assert "starts a process (multiprocessing)" in whats
+    assert "connects to 192.0.2.1:9" in whats
+    assert not any("scratch.bin" in what or what.startswith("makes") for what in whats)
+    assert any(what.startswith("starts a process (/") for what in whats)
     assert not any("train.py" in what or "127.0.0.1" in what for what in whats)
     assert len(whats) == len(set(whats))
     # torch.save writes in native code: the folder is compared for that

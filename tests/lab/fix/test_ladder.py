@@ -50,7 +50,7 @@ class Canned(Climb):
         return found, found.reason if isinstance(found, m.Skipped) else ""
 
     def _record(self, side: Side) -> str:
-        return "with it, the program raised ValueError" if side.label in self.dies else ""
+        return "the program raised ValueError" if side.label in self.dies else ""
 
     def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
         names = {each.id for each in after.levers} - {each.id for each in before.levers}
@@ -109,7 +109,7 @@ def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
         (m.Results.DIFFERENT, m.Changes.ROUNDING, False),
         (m.Results.NOT_COMPARABLE, m.Changes.NOTHING, True),
         (m.Results.NOT_COMPARABLE, m.Changes.ROUNDING, False),
-        (m.Skipped("with it, the program raised KeyError"), m.Changes.NOTHING, False),
+        (m.Skipped("the program raised KeyError"), m.Changes.NOTHING, False),
     ],
 )
 def test_results_decide_before_times(
@@ -208,6 +208,51 @@ def test_a_patch_that_does_not_help_again_is_none(climb: Canned) -> None:
 
     assert patch == ""
     assert isinstance(measured, m.Skipped)
+
+
+def test_a_lever_whose_leaving_out_was_not_decided_stays(climb: Canned) -> None:
+    climb.speeds = {"first": 0.5, "second": 0.5}
+    climb.climb([lever("first"), lever("second")], m.Changes.ROUNDING)
+    climb.open = ["first", "second"]
+
+    climb.leave_out_each()
+
+    assert kept(climb) == ["first", "second"]
+
+
+def test_copies_are_of_the_tree_as_it_was_when_the_ladder_began(climb: Canned) -> None:
+    (climb.program.tree.root / "a.py").write_text("x = 2\n")
+    (climb.program.tree.root / "b.py").write_text("")
+
+    climb.speeds = {"fast": 0.5}
+    climb.climb([lever("fast")], m.Changes.ROUNDING)
+
+    assert (climb.kept.copy / "a.py").read_text() == "x = 1\nfast()\n"
+    assert not (climb.kept.copy / "b.py").exists()
+
+
+def test_without_results_only_what_changes_nothing_can_be_kept(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(climb, "_keep_results", lambda side, name: "")
+    climb._nothing_to_compare = "its steps return nothing that can be compared"
+    climb.speeds = {"gc": 0.5, "fused": 0.5}
+    levers = [lever("gc", m.Changes.NOTHING), lever("fused")]
+
+    for each in levers:
+        side = climb._side(each.id, TEXT)
+        became, why = Climb._results_of(climb, side)
+        assert why == ""
+        assert bool(climb._refused(each, became)) is (each.id == "fused")
+
+
+def test_a_faster_lever_that_is_not_allowed_says_so(climb: Canned) -> None:
+    climb.speeds = {"bf16": 0.5}
+
+    climb.climb([lever("bf16", m.Changes.MEANING)], m.Changes.ROUNDING)
+
+    assert climb.trials[0].needs_leave
+    assert not climb.trials[0].kept
 
 
 @pytest.mark.parametrize(

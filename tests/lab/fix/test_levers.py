@@ -114,26 +114,6 @@ EDITS = [
         """,
     ),
     (
-        "compile-model",
-        """\
-        model: nn.Module | None = None
-
-        def setup():
-            global model
-            with device:
-                model = Net()
-        """,
-        """\
-        model: nn.Module | None = None
-
-        def setup():
-            global model
-            with device:
-                model = Net()
-            model.compile()
-        """,
-    ),
-    (
         "compile-model",  # whose method compiles nothing
         """\
         from torch import device, nn

@@ -10,6 +10,7 @@ from kgprof.lab.fix.patch import lines_changed, patch_of
 TEXTS = [
     ("a = 1\nb = 2\n", "a = 1\nmodel.compile()\nb = 2\n"),
     ("a = 1\nb = 2", "a = 1\nb = 3"),
+    ("a = 1\n\f\nb = '\u2028'\n", "a = 1\nx = 0\n\f\nb = '\u2028'\n"),
     ("a = 1", "a = 1\nb = 2\n"),
     ("a = 1\n" * 40, "a = 1\n" * 20 + "x\n" + "a = 1\n" * 20 + "y\n"),
     ("a = 'ä'\r\nb = 2\r\n", "a = 'ä'\r\nc = 3\r\nb = 2\r\n"),

@@ -92,3 +92,23 @@ def test_what_a_start_wrote_made_and_removed_is_named(program: Path) -> None:
     said = [effect.what for effect in changes_between(before, state_of(program))]
 
     assert said == ["makes log.csv", "removes model/net.py", "writes train.py"]
+
+
+def test_without_git_the_folder_that_holds_the_package_is_copied(program: Path) -> None:
+    (program / "model" / "__init__.py").write_text("")
+
+    assert tree_of(program / "model" / "net.py").root == program
+
+
+def test_what_git_knows_and_no_copy_holds_is_named(program: Path) -> None:
+    git(program, "init", "-q")
+    (program / "data").symlink_to(program / "model")
+    git(program, "add", ".")
+
+    tree = tree_of(program / "train.py")
+
+    assert tree.left_out == ("data",)
+
+
+def test_what_lies_below_another_folder_is_not_looked_at(program: Path) -> None:
+    assert list(state_of(program, program / "model")) == ["train.py"]
