@@ -120,10 +120,23 @@ def test_a_program_that_writes_is_started_once_and_its_folder_is_as_before(proje
     assert "it is not safe to start model.py:step again and again: model.py:8 writes log.csv" in (
         done.stderr
     )
+    assert "makes log.csv" not in done.stderr
     assert "--again-is-safe" in done.stderr
     assert done.stdout == ""
     assert state_of(project) == before
     assert not (project.parent / "out").exists()
+
+
+def test_what_a_program_did_before_it_failed_is_said(project: Path) -> None:
+    (project / "model.py").write_text(
+        STEP.replace("    return", "    open('log.csv', 'a').close()\n    return None.sum")
+    )
+
+    done = fix(project, "model.py:step")
+
+    assert done.returncode == 4
+    assert "AttributeError" in done.stderr
+    assert "; it model.py:8 writes log.csv" in done.stderr
 
 
 def test_a_program_that_fails_as_it_is_ends_with_4(project: Path) -> None:

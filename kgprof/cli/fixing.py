@@ -20,7 +20,7 @@ from kgprof.cli.saying import inform
 from kgprof.cli.writing import emit_sheet, write_sheet
 from kgprof.document.fix import sheet
 from kgprof.errors import EXIT_INCONCLUSIVE, EXIT_OK, NoStepError, UsageError
-from kgprof.lab.fix.ladder import Climb, Program
+from kgprof.lab.fix.ladder import NOTHING, Climb, Program
 from kgprof.lab.fix.levers import levers
 from kgprof.lab.fix.trees import tree_of
 from kgprof.reading import files
@@ -35,6 +35,7 @@ FILES = ("fix.json", "fix.html")
 PATCH = "fix.patch"
 MOST_BYTES = 2**22  # of the workload's file
 MOST_EFFECTS_SAID = 5
+_MARK = "\ufeff"  # of byte order
 
 
 def fixed(
@@ -60,9 +61,8 @@ def fixed(
         scratch_folder("kgprof-") as scratch,
         context.progress() as phases,
     ):
-        climb = Climb(
-            program, _text_of(file, original), scratch, phases, until, again_is_safe=again_is_safe
-        )
+        text = _text_of(file, original)
+        climb = Climb(program, text, scratch, phases, until, again_is_safe=again_is_safe)
         facts, effects = climb.first_start()
         if effects and not again_is_safe:
             raise UsageError(
@@ -72,15 +72,13 @@ def fixed(
         if not context.quiet:
             _announce(climb, minutes)
         load_before(asked, context)
-        facts = climb.measure_as_it_is(facts)
+        climb.measure_as_it_is(facts)
         interrupted = False
-        patch = ""
-        gain: m.Gain | m.Skipped = m.Skipped("nothing was shown to help")
-        became: m.Results | m.Skipped = m.Skipped("nothing was shown to help")
+        ending = NOTHING
         try:
-            climb.climb(levers(facts), allowed)
+            climb.climb(levers(climb.facts), allowed)
             climb.leave_out_each()
-            patch, gain, became = climb.ended()
+            ending = climb.ended()
         except KeyboardInterrupt:
             interrupted = True
         found = m.Fix(
@@ -89,12 +87,12 @@ def fixed(
             command=("kgprof", *sys.argv[1:]),
             workload=asked.workload,
             environment=climb.environment,
-            facts=facts,
+            facts=climb.facts,
             trials=tuple(climb.trials),
             not_tried=tuple(climb.not_tried),
-            patch=patch,
-            gain=gain,
-            results=became,
+            patch=ending.patch,
+            gain=ending.gain,
+            results=ending.results,
             starts=climb.starts,
             interrupted=interrupted,
         )
@@ -102,15 +100,16 @@ def fixed(
         shown = shown_report(found, context.sharing)
         page = sheet(shown)
         write_sheet(work.folder, FILES, shown, page)
-        if patch:
-            store.write_export(work.folder / PATCH, patch.encode())
+        if ending.patch:
+            store.write_export(work.folder / PATCH, ending.patch.encode())
         output = work.finish()
     if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr), kept=progress.STYLED)
-    if apply and patch:
+    name = PATCH if ending.patch else FILES[1]
+    emit_sheet(page, shown, context, otherwise=str(output / name))
+    if apply and ending.patch:
         _apply(file, original, climb.kept.text)
-    emit_sheet(page, shown, context, otherwise=str(output / (PATCH if patch else FILES[1])))
-    if patch or found.is_decided:
+    if ending.patch or found.is_decided:
         return EXIT_OK
     return EXIT_INCONCLUSIVE
 
@@ -160,14 +159,14 @@ def _text_of(file: Path, content: bytes) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        text = ""
-    if not text or text.startswith("\ufeff"):
+        text = _MARK
+    if text.startswith(_MARK):
         raise UsageError(f"{file} is not plain UTF-8", "save it as UTF-8 without a byte order mark")
     return text
 
 
 def _said(effects: Sequence[m.Effect]) -> str:
-    lines = [f"{each.file}:{each.line} {each.what}" if each.file else each.what for each in effects]
+    lines = [each.said for each in effects]
     said = "; ".join(lines[:MOST_EFFECTS_SAID])
     more = len(lines) - MOST_EFFECTS_SAID
     if more > 0:

@@ -15,7 +15,6 @@ _LADDER = (
     "gradients after them, from seeded starts; rounded: as near to float64 as those of the program "
     "as it is, within a factor of 3 to 10; behind an optimizer by kind, within a factor of 4."
 )
-_RESULT_STEPS = 20
 _PATCH = (
     "These lines were measured. The file is named as seen from the top of the repository, or from "
     "its own folder where there is no git: there, `git apply` with the path of fix.patch makes the "
@@ -80,7 +79,7 @@ def _but(found: m.Fix) -> Iterator[str]:
 def _sections(found: m.Fix) -> Sections:
     if found.patch:
         yield Section("Patch", (Code(found.patch),), _PATCH)
-    yield Section("Ladder", (_ladder(found),), _LADDER.format(_RESULT_STEPS))
+    yield Section("Ladder", (_ladder(found),), _LADDER.format(m.FIX_RESULT_STEPS))
     codes = [f"# {each.lever}: {each.says}\n{each.code}" for each in found.trials if each.code]
     if codes:
         yield Section("Code of each lever", (Code("\n\n".join(codes)),), folded=True)

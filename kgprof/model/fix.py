@@ -8,6 +8,7 @@ from kgprof.model.structs import Bounded, Count, Model, Skipped, Tagged
 
 FIX_SCHEMA_VERSION = 1
 FIX_MINUTES = 10.0
+FIX_RESULT_STEPS = 20
 
 
 class Changes(StrEnum):
@@ -30,9 +31,15 @@ class Results(StrEnum):
 class Effect(Model, kw_only=False):
     """Something that the program did to what is not its own: another start would do it again."""
 
-    what: str  # "writes /data/results.csv", "connects to 10.0.0.1:80"
+    what: str  # "writes", "connects to 10.0.0.1:80"
+    path: str = ""  # what it does it to, seen from the program's folder if it is in there
     file: str = ""  # the line of the program that did it; empty where Python saw none
     line: int = 0
+
+    @property
+    def said(self) -> str:
+        place = f"{self.file}:{self.line} " if self.file else ""
+        return f"{place}{self.what} {self.path}".rstrip()
 
 
 class StepFacts(Tagged):
@@ -60,7 +67,7 @@ class Gain(Tagged, kw_only=False):
     """The time with a change over the time without it, from pairs of processes in turn."""
 
     ratio: Bounded
-    low: Bounded  # of an interval that holds the truth in 95 %, corrected for what else was tried
+    low: Bounded  # of an interval that holds the truth in 95 %, at each look at it
     high: Bounded
     pairs: Count
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record.ground.environment import choose_device
@@ -26,6 +27,8 @@ from kgprof.workloads import loading
 
 FUNCTION = "kgprof.lab.fix.first_start:look"
 MOST_EFFECTS = 50  # of different ones that are kept
+_STANDARD = str(Path(os.__file__).parent)  # what is installed lies in a folder below it
+_INSTALLED = ("site-packages", "dist-packages")
 _TRACKER = "multiprocessing/resource_tracker.py"  # starts a process that writes nothing
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What torch writes and starts in order to compile is its own, and goes to private caches.
@@ -58,7 +61,7 @@ class Question(m.Model, kw_only=False):
 
 
 class Seen(m.Model, kw_only=False):
-    """The facts are there once the steps are over; the effects as they come."""
+    """The facts are there where no step raised."""
 
     effects: tuple[m.Effect, ...]
     facts: m.StepFacts | None = None
@@ -68,10 +71,18 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the steps of the program as it is, listening to what it does outside of itself."""
     question = m.decode_json(question_json, Question)
     effects = Effects(question)
-    write(Seen(()))
     device = choose_device(options.device)
     seed_everything(options.seed)
     effects.listen()
+    facts = None
+    try:
+        facts = _steps(options, device)
+    finally:
+        effects.ends()
+        write(Seen(effects.found(), facts))
+
+
+def _steps(options: m.Options, device: torch.device) -> m.StepFacts:
     workload = loading.load(options.workload, options.workload_args, options.seed)
     (key,) = workload.default_runs(device)[:1]
     session = workload.prepare(key, device)
@@ -81,16 +92,14 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
         returned = session.step()
     by_half = frames_seen_by_dynamo()
     modules = modules_in(names_of_the_module(options.workload))
-    hears_calls = options.steps > half and not by_half  # torch.compile would look into a hook
-    called = _called(modules) if hears_calls else set(modules)
+    called = set(modules)
+    if options.steps > half and not by_half:  # torch.compile would look into a hook
+        called = _called(modules)
     for _ in range(options.steps - half):
         returned = session.step()
-    if hears_calls:
-        modules = {name: modules[name] for name in modules if name in called}
+    modules = {name: one for name, one in modules.items() if name in called}
     late = frames_seen_by_dynamo() - by_half
-    effects.ends()
-    facts = _facts(options, device, modules, returned, by_half + late, late)
-    write(Seen(effects.found(), facts))
+    return _facts(options, device, modules, returned, by_half + late, late)
 
 
 class Effects:
@@ -133,47 +142,45 @@ class Effects:
             return
         self._within.it = True
         try:
-            what = self._what(event, args)
+            what, path = self._what(event, args)
             if what:
-                self._tell(what)
+                self._tell(what, path)
         finally:
             self._within.it = False
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, what: str, path: str = "") -> None:
         frames = list(_frames(sys._getframe(2)))
         files = [frame.f_code.co_filename for frame in frames]
         own = [at for at, file in enumerate(files) if file.startswith(self._folder + os.sep)]
-        before = files
-        if own:
-            before = files[: own[0]]
-        if any(part in file for file in before for part in _COMPILER):
+        doing = next((file for file in files if not _is_standard(file)), "")
+        if any(part in doing for part in _COMPILER):
             return
-        effect = m.Effect(what=what)
+        effect = m.Effect(what=_in_utf8(what), path=_in_utf8(path))
         if own:
             at = frames[own[0]]
             file = os.path.relpath(at.f_code.co_filename, self._folder)
-            effect = m.Effect(what=what, file=file, line=at.f_lineno)
+            effect = replace(effect, file=_in_utf8(file), line=at.f_lineno)
         with suppress(OSError):  # a worker that outlives the steps
             os.write(self._writing, msgspec.json.encode(effect) + b"\n")
 
-    def _what(self, event: str, args: tuple[Any, ...]) -> str:
+    def _what(self, event: str, args: tuple[Any, ...]) -> tuple[str, str]:
+        """What an event does, and to which path; empty for what concerns nobody."""
         if event == "open":
             path, mode, flags = args
             writes = set(mode or "") & set("wax+") or (flags or 0) & _WRITES
-            if not writes:
-                return ""
-            return self._named("writes", path)
+            named = self._named("writes", path) if writes else ""
+            return ("writes" if named else ""), named
         if event in _PATHS:
-            said = (self._of_path(args, *how) for how in _PATHS[event])
-            return next(filter(None, said), "")
+            for verb, at, folder_at in _PATHS[event]:
+                if path := self._of_path(args, verb, at, folder_at):
+                    return verb, path
         if event in _CONNECTS:
             address = args[1]
-            if not isinstance(address, tuple) or str(address[0]).startswith(_LOOPBACK):
-                return ""
-            return f"connects to {address[0]}:{address[1]}"
+            if isinstance(address, tuple) and not str(address[0]).startswith(_LOOPBACK):
+                return f"connects to {address[0]}:{address[1]}", ""
         if event in _PROCESSES:
-            return f"starts a process ({str(args[0])[:80]})"
-        return ""
+            return f"starts a process ({str(args[0])[:80]})", ""
+        return "", ""
 
     def _of_path(self, args: tuple[Any, ...], verb: str, at: int, folder_at: int | None) -> str:
         path = args[at]
@@ -203,7 +210,7 @@ class Effects:
             return ""
         if own:
             whole = os.path.relpath(whole, self._folder)
-        return f"{verb} {whole}"
+        return whole
 
     def _hear_spawns(self) -> None:
         """multiprocessing's own way to start a process tells no audit hook."""
@@ -217,6 +224,17 @@ class Effects:
             return start(*args)
 
         _posixsubprocess.fork_exec = heard
+
+
+def _is_standard(file: str) -> bool:
+    """Tell a file of Python's own library, or code that is in none."""
+    is_installed = any(folder in file for folder in _INSTALLED)
+    return file.startswith("<") or (file.startswith(_STANDARD) and not is_installed)
+
+
+def _in_utf8(text: str) -> str:
+    """A name of a file may be any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.errors import UsageError, WorkloadError
+from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
 from kgprof.judge import InTurn, Samples, judge, looks, paired, pairs_of
 from kgprof.lab.fix import first_start, results
 from kgprof.lab.fix.lever import Lever
@@ -41,8 +41,6 @@ from kgprof.wording import clause, plural, short
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 FIRST_PAIRS = 2  # after which a lever without any gain is given up
-RESULT_STEPS = 20
-NOTHING_KEPT = m.Skipped("no lever was shown to help")
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
 _OFFLINE = {
@@ -66,6 +64,15 @@ class Decision(StrEnum):
 class Measured(NamedTuple):
     gain: m.Gain | m.Skipped
     decision: Decision
+
+
+class Ending(NamedTuple):
+    patch: str
+    gain: m.Gain | m.Skipped  # over the program as it is
+    results: m.Results | m.Skipped
+
+
+NOTHING = Ending("", m.Skipped("nothing was shown to help"), m.Skipped("nothing was kept"))
 
 
 class Program(m.Model):
@@ -117,7 +124,7 @@ class Climb:
         self._scratch = scratch
         self._progress = progress
         self._until = until
-        self._writes = again_is_safe  # then a start may have left something for the next one
+        self._again_is_safe = again_is_safe  # then a start may have left something for the next one
         self._number = 1  # of the last pair of processes
         self._recorders: dict[str, Recorder] = {}
         # of the tree as it is now: its owner may work in it meanwhile
@@ -148,35 +155,40 @@ class Climb:
             folder=str(side.copy), free=(str(side.temporary), str(self._scratch))
         )
         trial = self._ask(side, first_start.FUNCTION, question, self.program.options)
+        if trial.failed is not None and trial.failed.exit_code == EXIT_USAGE:
+            raise UsageError(trial.failed.message, trial.failed.hint)
         if trial.answer is None:
             raise WorkloadError(
                 f"{self.program.options.workload} {_words(trial)}", hint=_end_of(trial)
             )
         seen = m.decode_json(trial.answer, first_start.Seen)
-        written = [
-            *changes_between(before, state_of(side.copy)),
-            *changes_between(own, state_of(self.program.tree.root, self._scratch)),
-        ]
-        named = {each.what for each in seen.effects}
-        effects = (*seen.effects, *(each for each in written if each.what not in named))
+        named = {each.path for each in seen.effects}
+        unheard = changes_between(before, state_of(side.copy))
+        owners = changes_between(own, state_of(self.program.tree.root, self._scratch))
+        effects = (
+            *seen.effects,
+            *(each for each in unheard if each.path not in named),
+            *(replace(each, what=f"or somebody else {each.what} your own") for each in owners),
+        )
         if seen.facts is None:
+            did = clause("; it ", "; ".join(each.said for each in effects))
             lacks = clause("; not in the copy: ", ", ".join(self.program.tree.left_out))
             raise WorkloadError(
                 f"{self.program.options.workload}, run in a copy of {self.program.tree.root}, "
-                f"{_words(trial)}{lacks}",
+                f"{_words(trial)}{did}{lacks}",
                 hint=_end_of(trial),
             )
         return seen.facts, effects
 
     # ------------------------------------------------------------ the program as it is
 
-    def measure_as_it_is(self, facts: m.StepFacts) -> m.StepFacts:
-        """Record it, and what it computes; the facts with what torch's hints name."""
+    def measure_as_it_is(self, facts: m.StepFacts) -> None:
+        """Record it, and what it computes; add to the facts what torch's hints name."""
         side = self.as_is
         asked = self._options
         self._say("as it is: the plan")
         self.starts += 1
-        if self._writes:
+        if self._again_is_safe:
             self._renew(side)
         plan, dead = recorder.make_plan(
             asked,
@@ -207,7 +219,6 @@ class Climb:
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
-        return self.facts
 
     # ------------------------------------------------------------ a lever
 
@@ -215,26 +226,39 @@ class Climb:
         """Try each on top of what was kept, as long as there is time; one that found no place is
         asked again when another one was kept."""
         waiting = list(levers)
-        placeless: list[Lever] = []
+        later: list[Lever] = []
         while waiting:
             lever = waiting.pop(0)
-            text = lever.edit(self.kept.text, self.facts)
-            if not lever.wanted(self.facts):
-                self._leave_out(lever, "nothing in the program asks for it", is_wanted=False)
-            elif text is None or text == self.kept.text:
-                placeless.append(lever)
+            text = self._edited(lever)
+            if text is None:
+                later.append(lever)
             elif time.monotonic() + self._took_s > self._until:
                 self._leave_out(lever, "the time was up (--minutes)", is_open=True)
             else:
                 before = self.kept
                 began = time.monotonic()
-                self._try(lever, text, allowed)
+                try:
+                    self._try(lever, text, allowed)
+                except KeyboardInterrupt:
+                    for each in (lever, *waiting):
+                        self._leave_out(each, "it was interrupted", is_open=True)
+                    raise
                 self._took_s = time.monotonic() - began
                 if self.kept is not before:
-                    waiting = [*placeless, *waiting]
-                    placeless = []
-        for lever in placeless:
-            self._leave_out(lever, "the file has it already, or no place for it")
+                    waiting = [*later, *waiting]
+                    later = []
+        for lever in later:
+            if lever.wanted(self.facts):
+                self._leave_out(lever, "the file has it already, or no place for it")
+            else:
+                self._leave_out(lever, "nothing in the program asks for it", is_wanted=False)
+
+    def _edited(self, lever: Lever) -> str | None:
+        """The text with it; None where nothing asks for it, or it has no place."""
+        if not lever.wanted(self.facts):
+            return None
+        text = lever.edit(self.kept.text, self.facts)
+        return None if text == self.kept.text else text
 
     def _leave_out(
         self, lever: Lever, why: str, *, is_open: bool = False, is_wanted: bool = True
@@ -262,7 +286,7 @@ class Climb:
             why = "it changes what the program means (--allow meaning puts it into the patch)"
             needs_leave = True
         if not why:
-            self.kept = side
+            self._keep(side)
         else:
             shutil.rmtree(side.copy, ignore_errors=True)
         self.trials.append(
@@ -279,6 +303,14 @@ class Climb:
                 is_open=measured.decision is Decision.OPEN,
             )
         )
+
+    def _keep(self, side: Side) -> None:
+        """From now on the program is this one, with what torch compiles of it."""
+        self.kept = side
+        if side.label in self._recorders:
+            (run,) = recordings.load(self._recorders[side.label].folder).runs
+            if isinstance(run.compile, m.CompilePass):
+                self.facts = replace(self.facts, frames=len(run.compile.compilations))
 
     def _refused(self, lever: Lever, became: m.Results | m.Skipped) -> str:
         if lever.changes is m.Changes.MEANING:
@@ -327,25 +359,24 @@ class Climb:
             text = edited
         return text
 
-    def ended(self) -> tuple[str, m.Gain | m.Skipped, m.Results | m.Skipped]:
+    def ended(self) -> Ending:
         """The patch, its gain over the program as it is in new pairs, and its results."""
         if not self.kept.levers:
-            return "", NOTHING_KEPT, NOTHING_KEPT
-        names = self.program.file
-        patch = patch_of({names: self.as_is.text}, {names: self.kept.text})
+            return NOTHING
+        patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
         side = self._side("patch", self.kept.text, self.kept.levers)
         became, why = self._results_of(side)
         if not why:
             why = self._record(side)
         if why:
-            return "", m.Skipped(why), became
+            return Ending("", m.Skipped(why), became)
         gain, decision = self._compared(self.as_is, side, until=math.inf)
         if decision is Decision.SHOWN:
-            return patch, gain, became
+            return Ending(patch, gain, became)
         if isinstance(gain, m.Gain):
             times = f"{gain.low:.2f} to {gain.high:.2f}\N{MULTIPLICATION SIGN} of the time"
             gain = m.Skipped(f"{decision}: {times} in {plural(gain.pairs, 'pair')}")
-        return "", gain, became
+        return Ending("", gain, became)
 
     # ------------------------------------------------------------ one start, and pairs of them
 
@@ -359,15 +390,18 @@ class Climb:
         folder = self._scratch / f"side-{len(list(self._scratch.glob('side-*')))}"
         folder.mkdir()
         side = Side(label=label, text=text, folder=folder.resolve(), levers=levers)
-        side.temporary.mkdir()
         self._renew(side)
         return side
 
     def _renew(self, side: Side) -> None:
         """Make its copy what it was before any start."""
+        shutil.rmtree(side.temporary, ignore_errors=True)
+        side.temporary.mkdir()
         self._original.copy(side.copy)
         (side.copy / self.program.folder).mkdir(parents=True, exist_ok=True)
-        (side.copy / self.program.file).write_text(side.text, "utf-8")
+        file = side.copy / self.program.file
+        file.unlink()  # which may be for reading only
+        file.write_text(side.text, "utf-8")
 
     def _checkout(self, side: Side) -> Checkout:
         where = side.copy / self.program.folder
@@ -383,7 +417,7 @@ class Climb:
         self, side: Side, function: str, question: m.Model, options: m.Options
     ) -> trials.Trial:
         self.starts += 1
-        if self._writes:
+        if self._again_is_safe:
             self._renew(side)
         trial = trials.run(
             function,
@@ -404,7 +438,7 @@ class Climb:
         question = results.Question(
             folder=str(side.folder), name=name, in_float64=name == "float64"
         )
-        options = replace(self.program.options, steps=RESULT_STEPS)
+        options = replace(self.program.options, steps=m.FIX_RESULT_STEPS)
         trial = self._ask(side, results.FUNCTION, question, options)
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
             return f"the program {_words(trial)}"
@@ -426,7 +460,7 @@ class Climb:
     def _record(self, side: Side) -> str:
         """Make its Recording; why there is none, and empty where it is there."""
         self.starts += 1
-        if self._writes:
+        if self._again_is_safe:
             self._renew(side)
         plan = replace(self._plan, variables={**self._plan.variables, **self._variables(side)})
         output = side.folder / "measured"
@@ -467,13 +501,13 @@ class Climb:
                 break
             self._number += 1
             self.starts += 2
-            if self._writes:
+            if self._again_is_safe:
                 self._renew(before)
                 self._renew(after)
             sides = (one, other) if made % 2 else (other, one)
-            sides[0].measure_pair(sides[1], self.key, self._number)
+            ended_well = sides[0].measure_pair(sides[1], self.key, self._number)
             measured = self._decided(one, other, range(begun + 1, self._number + 1))
-            if measured.decision is not Decision.OPEN:
+            if measured.decision is not Decision.OPEN or not ended_well:
                 break
         return measured
 

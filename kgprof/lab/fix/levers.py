@@ -1,7 +1,7 @@
 """The levers that `kgprof fix` tries, and what each makes of a program's text."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from kgprof import model as m
 from kgprof.lab.fix.edits import Edit, Program
@@ -36,14 +36,14 @@ def _edit(edits: Callable[..., list[Edit]], *given: str) -> _TextEdit:
 # ---------------------------------------------------------------- torch.compile
 
 
-def _compiling(program: Program) -> Iterator[ast.expr]:
+def _compiling(program: Program, names: Collection[str]) -> Iterator[ast.expr]:
     """The calls that compile something: ``torch.compile(...)``, with ``partial`` too, the method of
-    a module; and the decorator that is no call."""
+    a module among ``names``; and the decorator that is no call."""
     for node in program.nodes:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="compile"), args=[]) as call):
                 known = _OF_COMPILE.issuperset(each.arg for each in call.keywords)
-                if known and program.dotted(call.func) != "torch.compile":
+                if known and _first_name(call.func) in names:
                     yield call
             case ast.Call(func=function, args=args):
                 is_partial = program.dotted(function) == "functools.partial"
@@ -54,9 +54,16 @@ def _compiling(program: Program) -> Iterator[ast.expr]:
                 yield from (each for each in named if program.dotted(each) == "torch.compile")
 
 
+def _first_name(node: ast.expr) -> str:
+    """The name that an attribute is of, in the end."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def _is_compiled(program: Program, name: str) -> bool:
     """Tell whether a call that compiles something names it, or a part of it."""
-    nodes = (node for site in _compiling(program) for node in ast.walk(site))
+    nodes = (node for site in _compiling(program, (name,)) for node in ast.walk(site))
     return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
 
 
@@ -65,7 +72,7 @@ def _argument(
 ) -> list[Edit]:
     """Add an argument to what compiles by Inductor, unless it has one of others."""
     edits = []
-    for site in _compiling(program):
+    for site in _compiling(program, facts.modules):
         keywords = site.keywords if isinstance(site, ast.Call) else []
         given = {each.arg: ast.unparse(each.value) for each in keywords}
         by_inductor = given.get("backend", "'inductor'") == "'inductor'"
@@ -100,7 +107,7 @@ def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
 
 
 def _compile_step(program: Program, facts: m.StepFacts) -> list[Edit]:
-    if any(_compiling(program)):
+    if any(_compiling(program, facts.modules)):
         return []
     return program.wrapped(facts.step, program.written("torch.compile"), inside=True)
 
@@ -139,7 +146,7 @@ def _setting(name: str, value: bool) -> Lever:
     return Lever(
         id=f"setting-{name}",
         says=f"sets {dotted} to {value}",
-        changes=_NOTHING,
+        changes=_ROUNDING,
         wanted=lambda facts: "a message of torch asks for this setting",
         edit=_edit(_once, dotted, f" = {value}"),
     )

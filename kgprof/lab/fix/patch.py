@@ -2,20 +2,18 @@
 
 import difflib
 import io
-from collections.abc import Mapping
 
 
-def patch_of(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Return what ``git apply`` takes; ``before`` and ``after``: the texts by their names."""
-    parts = []
-    for name, text in before.items():
-        old = _lines(text)
-        new = _lines(after[name])
-        lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
-        for line in lines:
-            ends = line.endswith("\n")
-            parts.append(line if ends else f"{line}\n\\ No newline at end of file\n")
-    return "".join(parts)
+def patch_of(name: str, before: str, after: str) -> str:
+    """Return what ``git apply`` takes to make of one text of a file the other."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    return "".join(_ended(line) for line in lines)
+
+
+def _ended(line: str) -> str:
+    if line.endswith("\n"):
+        return line
+    return f"{line}\n\\ No newline at end of file\n"
 
 
 def _lines(text: str) -> list[str]:

@@ -27,6 +27,7 @@ from kgprof.workloads.user import DTYPE, named_arrays
 
 FUNCTION = "kgprof.lab.fix.results:measure"
 FACTOR = 4
+MOST = 0.1  # of a parameter's size, where steps went to the other side
 LEAST = 1e-6  # of its size: float32 rounds to 6e-8
 FIRST = "result of step 1:"
 LARGEST = 1_000_000  # elements of an array of which every step's is kept; of larger ones the last
@@ -128,10 +129,16 @@ def _are_unlike(one: np.ndarray, other: np.ndarray) -> bool:
 
 def _is_as_near(names: Sequence[str], found: Arrays, as_is: Arrays, wide: Arrays) -> bool:
     """Whether these are together no more than FACTOR times as far from float64 as those of the
-    program as it is, or than LEAST; each in parts of its own size."""
+    program as it is, or than LEAST, in parts of their own size; and none by itself more than that
+    and MOST."""
     ours = _away(names, found, wide)
     theirs = _away(names, as_is, wide)
-    return bool(ours <= FACTOR * max(theirs, LEAST))
+    if ours > FACTOR * max(theirs, LEAST):
+        return False
+    return all(
+        _away([name], found, wide) <= max(FACTOR * _away([name], as_is, wide), MOST)
+        for name in names
+    )
 
 
 def _away(names: Sequence[str], side: Arrays, wide: Arrays) -> float:

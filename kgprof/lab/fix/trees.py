@@ -147,8 +147,8 @@ def changes_between(before: State, after: State) -> Iterator[m.Effect]:
     """Say which files were written, made or removed."""
     for name in sorted({*before, *after}):
         if name not in after:
-            yield m.Effect(what=f"removes {name}")
+            yield m.Effect(what="removes", path=name)
         elif name not in before:
-            yield m.Effect(what=f"makes {name}")
+            yield m.Effect(what="makes", path=name)
         elif before[name] != after[name]:
-            yield m.Effect(what=f"writes {name}")
+            yield m.Effect(what="writes", path=name)

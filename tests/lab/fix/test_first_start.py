@@ -110,11 +110,11 @@ def test_effects_are_named_with_their_lines(tmp_path: Path) -> None:
 
     found = seen(EFFECTS, tmp_path, str(outside))
 
-    said = {(effect.what, effect.file, effect.line) for effect in found.effects}
+    said = {(f"{effect.what} {effect.path}", effect.file, effect.line) for effect in found.effects}
     assert ("writes log.csv", "train.py", 23) in said
     assert ("renames log.csv", "train.py", 24) in said
     assert ("writes by_a_thread.txt", "train.py", 16) in said
-    whats = [effect.what for effect in found.effects]
+    whats = [f"{effect.what} {effect.path}".rstrip() for effect in found.effects]
     assert f"writes {outside}/by_a_child.txt" in whats
     assert f"writes {outside}/atomic.csv" in whats
     assert f"opens the database {outside}/study.db" in whats
@@ -153,3 +153,18 @@ def test_what_torch_writes_in_order_to_compile_is_no_effect(tmp_path: Path, back
     assert found.facts.frames > 0
     assert found.facts.frames_late == 0
     assert not found.facts.returns_gradient
+
+
+def test_a_name_that_is_no_utf8_does_not_come_to_the_program(tmp_path: Path) -> None:
+    text = """
+import torch
+
+
+def step():
+    open(b"by\\xff.txt", "w").close()
+    return torch.ones(1)
+"""
+
+    found = seen(text, tmp_path)
+
+    assert [effect.path for effect in found.effects] == [r"by\udcff.txt"]

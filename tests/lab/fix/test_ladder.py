@@ -173,6 +173,23 @@ def test_what_is_not_tried_says_why_and_whether_that_leaves_something_open(climb
     ]
 
 
+def test_levers_that_were_not_reached_are_listed_as_open(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(side: Side) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(climb, "_record", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        climb.climb([lever("one"), lever("two")], m.Changes.ROUNDING)
+
+    assert [(each.lever, each.is_open) for each in climb.not_tried] == [
+        ("one", True),
+        ("two", True),
+    ]
+
+
 def test_at_the_end_a_lever_that_adds_nothing_to_the_others_goes(climb: Canned) -> None:
     levers = [lever("first"), lever("second")]
     climb.speeds = {"first": 0.5, "second": 0.5}

@@ -23,7 +23,7 @@ def test_git_applies_it(before: str, after: str, tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(before.encode())
     patch = tmp_path / "fix.patch"
-    patch.write_bytes(patch_of({"pkg/a.py": before}, {"pkg/a.py": after}).encode())
+    patch.write_bytes(patch_of("pkg/a.py", before, after).encode())
     subprocess.run(["git", "-C", str(tmp_path), "init", "-q"], check=True)
 
     done = subprocess.run(
@@ -38,7 +38,7 @@ def test_git_applies_it(before: str, after: str, tmp_path: Path) -> None:
 
 
 def test_nothing_changed_is_no_patch() -> None:
-    assert patch_of({"a.py": "a\n"}, {"a.py": "a\n"}) == ""
+    assert patch_of("a.py", "a\n", "a\n") == ""
 
 
 def test_the_lines_of_a_lever_are_those_that_it_adds() -> None:

@@ -48,6 +48,16 @@ def test_after_an_optimizer_a_kind_is_held_to_float64_as_a_whole() -> None:
     assert compared(broken, eager, eager, wide) is m.Results.DIFFERENT
 
 
+def test_a_small_parameter_that_is_wrong_is_not_hidden_by_a_large_one() -> None:
+    random = np.random.default_rng(0)
+    wide = {"parameter a": random.normal(size=10_000), "parameter b": random.normal(size=3)}
+    wide["gradient a"] = random.normal(size=10_000)
+    eager = {n: (a + 1e-2 * random.normal(size=a.size)).astype(np.float32) for n, a in wide.items()}
+    wrong = {**eager, "parameter b": (wide["parameter b"] * 1.3).astype(np.float32)}
+
+    assert compared(wrong, eager, eager, wide) is m.Results.DIFFERENT
+
+
 def test_what_the_first_step_returned_is_held_element_by_element_in_any_case() -> None:
     first = "result of step 1:"
     wide = {first: np.linspace(1, 2, 100), "gradient a": np.ones(3)}

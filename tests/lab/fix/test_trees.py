@@ -89,7 +89,7 @@ def test_what_a_start_wrote_made_and_removed_is_named(program: Path) -> None:
     (program / "model" / "net.py").unlink()
     (program / "__pycache__" / "more.pyc").write_bytes(b"1")
 
-    said = [effect.what for effect in changes_between(before, state_of(program))]
+    said = [effect.said for effect in changes_between(before, state_of(program))]
 
     assert said == ["makes log.csv", "removes model/net.py", "writes train.py"]
 
