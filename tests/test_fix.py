@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from kgprof import model as m
+from kgprof.cli import fixing
 from kgprof.lab.fix.trees import state_of
+from tests.record import handmade
 
 STEP = """
 import torch
@@ -147,6 +149,33 @@ def test_a_program_that_fails_as_it_is_ends_with_4(project: Path) -> None:
     assert done.returncode == 4
     assert "RuntimeError" in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+def test_code_is_left_out_where_no_source_may_be_in_the_result() -> None:
+    trial = m.LeverTrial(
+        lever="a",
+        says="b",
+        code="secret()",
+        changes=m.Changes.NOTHING,
+        kept=True,
+        results=m.Results.SAME,
+        gain=m.Skipped("not timed"),
+    )
+    found = m.Fix(
+        schema_version=1,
+        created_utc="",
+        command=(),
+        workload="a.py:step",
+        environment=handmade.ENVIRONMENT,
+        facts=m.StepFacts(device="cpu"),
+        trials=(trial,),
+        patch="+secret()",
+    )
+
+    shown = m.encode_json(fixing._without_code(found)).decode()
+
+    assert "secret()" not in shown
+    assert "fix.patch" in shown
 
 
 @pytest.mark.long

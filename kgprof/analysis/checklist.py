@@ -215,7 +215,9 @@ class Seen:
                 timed.append(record.key)
         self.why_unknown = ""
         if timed:
-            self.why_unknown = f"torch compiled in TIMING of {_named(timed)}, why is not known"
+            self.why_unknown = (
+                f"torch compiled while TIMING ran in {_named(timed)}, and nothing recorded why"
+            )
 
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
@@ -343,24 +345,28 @@ def _named(runs: Iterable[m.RunKey]) -> str:
 
 
 def _allocated_once(seen: Seen) -> Answer:
-    inputs = [
+    every = [
         (run, tensor)
         for run in seen.tensors
         for graph in run.tensors.graphs
         for tensor in graph.inputs
+    ]
+    moved = sum(any(run.steady(held.moved) for held in tensor.held) for run, tensor in every)
+    inputs = [
+        tensor
+        for run, tensor in every
         if any(held.watched > run.steady_from for held in tensor.held)
     ]
-    moved = sum(any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
     passed = (
-        f"all {plural(len(inputs), 'input')} watched in more calls than warm-up takes, of "
-        f"{seen.watched_graphs}, kept their addresses in the runs watched after it"
+        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} that were watched in more "
+        "calls than warm-up takes kept their addresses in the runs watched after it"
     )
     if declared:
         passed += f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
     # Of inputs at new addresses nobody knows whether they are new batches or replaced buffers.
     unseen = seen.unwatched
-    if not (unseen or inputs):
+    if not (unseen or inputs or moved):
         unseen = "no input of a compiled graph was watched in more calls than warm-up takes"
     if moved and not unseen:
         unseen = (

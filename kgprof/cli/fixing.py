@@ -35,6 +35,7 @@ FILES = ("fix.json", "fix.html")
 PATCH = "fix.patch"
 MOST_BYTES = 2**22  # of the workload's file
 MOST_EFFECTS_SAID = 5
+LEFT_OUT = "(left out: --include-source none; it is in fix.patch)"
 _MARK = "\ufeff"  # of byte order
 
 
@@ -98,6 +99,8 @@ def fixed(
         )
         context.interrupted = interrupted
         shown = shown_report(found, context.sharing)
+        if context.sharing.source == "none":
+            shown = _without_code(shown)
         page = sheet(shown)
         write_sheet(work.folder, FILES, shown, page)
         if ending.patch:
@@ -105,13 +108,24 @@ def fixed(
         output = work.finish()
     if not context.quiet:
         progress.tell(terminal.sheet(page, sys.stderr), kept=progress.STYLED)
-    name = PATCH if ending.patch else FILES[1]
+    name = FILES[1]
+    if ending.patch:
+        name = PATCH
     emit_sheet(page, shown, context, otherwise=str(output / name))
     if apply and ending.patch:
         _apply(file, original, climb.kept.text)
     if ending.patch or found.is_decided:
         return EXIT_OK
     return EXIT_INCONCLUSIVE
+
+
+def _without_code(found: m.Fix) -> m.Fix:
+    patch = found.patch
+    if patch:
+        patch = LEFT_OUT
+    return replace(
+        found, patch=patch, trials=tuple(replace(each, code="") for each in found.trials)
+    )
 
 
 def _program(asked: m.Options) -> Program:

@@ -986,8 +986,8 @@ def extract(report: Path, output: Path | None) -> int:
     default=options.RESULTS[0],
 )
 def schema(document: str) -> int:
-    """Print the JSON Schema of report.json (of a comparison, too), sweep.json, capture.json or
-    history.json.
+    """Print the JSON Schema of report.json (of a comparison, too), sweep.json, capture.json,
+    history.json or fix.json.
 
     \b
     For example:  kgprof schema > kgprof.schema.json

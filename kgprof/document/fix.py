@@ -17,8 +17,8 @@ _LADDER = (
 )
 _PATCH = (
     "These lines were measured. The file is named as seen from the top of the repository, or from "
-    "its own folder where there is no git: there, `git apply` with the path of fix.patch makes the "
-    "change."
+    "the folder that holds its package where there is no git: there, `git apply` with the path of "
+    "fix.patch makes the change."
 )
 
 

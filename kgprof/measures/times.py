@@ -521,8 +521,6 @@ def beside_unsteady(run: m.RunReport) -> str:
     said_of = [run.unlike_steps]
     if isinstance(run.cpu, m.Spread):
         said_of.append(f"CPU time {said(run.cpu, PER_STEP)} {PER_STEP.name}")
-    if m.COMPILED_IN_TIMING in run.notes:
-        said_of.append(m.COMPILED_IN_TIMING)
     if isinstance(run.load, m.Load) and run.load.is_high:
         said_of.append(run.load.words)
     return "; ".join(filter(None, said_of))

@@ -245,9 +245,6 @@ class Load(Tagged, tag="load"):
         return f"other processes used {figure(min(used, self.cores), 2)} of {cores}"
 
 
-COMPILED_IN_TIMING = "torch compiled during TIMING, so some samples include compilation"
-
-
 class TimingPass(Tagged, tag="timing"):
     """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where
     there is none)."""

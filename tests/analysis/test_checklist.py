@@ -691,6 +691,17 @@ def test_an_input_of_warm_up_alone_says_nothing_of_what_comes_after_it() -> None
     )
 
 
+def test_an_input_that_moves_in_a_few_late_calls_does_not_pass() -> None:
+    whole = written_tensors.graph(written_tensors.given())
+    moves = written_tensors.given(watched=2, moved=written_tensors.MOVED[-2:])
+    late = written_tensors.graph(moves, compile_id="1/0", runs=2)
+
+    item = items(written_tensors.recording(whole, late))["buffers-allocated-once"]
+
+    assert item.status == PracticeStatus.NOT_OBSERVED
+    assert item.evidence.startswith("1 input of 2 compiled graphs")
+
+
 def test_where_torch_compiled_while_timing_ran_nobody_knows_why(load: Load) -> None:
     recording = load(COMPILER, "size_dynamic")
     timing = TimingPass(clock="perf_counter", step_us=(), evaluation_s=(), compiled=True)

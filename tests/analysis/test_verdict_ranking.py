@@ -10,7 +10,6 @@ from kgprof.analysis.verdict import Remark, fastest
 from kgprof.judge import APART, NOISY
 from kgprof.measures.times import long_steps
 from kgprof.model import (
-    COMPILED_IN_TIMING,
     CompilePass,
     Exit,
     Load,
@@ -240,14 +239,6 @@ def test_what_was_measured_beside_steps_that_vary_is_said_and_no_cause(
     load: Load, cpu_us: tuple[float, ...], beside: str
 ) -> None:
     assert ranked(measured(stepping(FUSED, *UNSTEADY), load=load, cpu_us=cpu_us)).notes == (beside,)
-
-
-def test_a_compilation_among_the_samples_is_said_beside_their_cpu_time() -> None:
-    notes = (COMPILED_IN_TIMING,)
-
-    (beside,) = ranked(measured(stepping(FUSED, *UNSTEADY), cpu_us=UNSTEADY, notes=notes)).notes
-
-    assert beside.startswith(f"CPU time 0.920 to 24.2 ms/step; {COMPILED_IN_TIMING}")
 
 
 def test_the_load_before_the_start_counts_where_timing_was_too_short_to_see_one() -> None:

@@ -168,8 +168,12 @@ class Effects:
         if event == "open":
             path, mode, flags = args
             writes = set(mode or "") & set("wax+") or (flags or 0) & _WRITES
-            named = self._named("writes", path) if writes else ""
-            return ("writes" if named else ""), named
+            named = ""
+            if writes:
+                named = self._named("writes", path)
+            if not named:
+                return "", ""
+            return "writes", named
         if event in _PATHS:
             for verb, at, folder_at in _PATHS[event]:
                 if path := self._of_path(args, verb, at, folder_at):

@@ -46,7 +46,7 @@ LOG_KEPT = 2_000  # characters of the end of a log
 _OFFLINE = {
     "WANDB_MODE": "offline",
     "HF_HUB_OFFLINE": "1",
-    "COMET_OFFLINE": "1",
+    "COMET_START_ONLINE": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
@@ -258,7 +258,9 @@ class Climb:
         if not lever.wanted(self.facts):
             return None
         text = lever.edit(self.kept.text, self.facts)
-        return None if text == self.kept.text else text
+        if text == self.kept.text:
+            return None
+        return text
 
     def _leave_out(
         self, lever: Lever, why: str, *, is_open: bool = False, is_wanted: bool = True
@@ -331,7 +333,9 @@ class Climb:
     def leave_out_each(self) -> None:
         """Where several were kept, measure what was kept without each of them; those that add
         nothing go."""
-        for lever in self.kept.levers if len(self.kept.levers) > 1 else ():
+        if len(self.kept.levers) < 2:
+            return
+        for lever in self.kept.levers:
             if time.monotonic() + self._took_s > self._until:
                 return
             rest = tuple(each for each in self.kept.levers if each is not lever)
@@ -366,8 +370,8 @@ class Climb:
         patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
         side = self._side("patch", self.kept.text, self.kept.levers)
         became, why = self._results_of(side)
-        if not why:
-            why = self._record(side)
+        refused = (self._refused(lever, became) for lever in side.levers)
+        why = why or next(filter(None, refused), "") or self._record(side)
         if why:
             return Ending("", m.Skipped(why), became)
         gain, decision = self._compared(self.as_is, side, until=math.inf)
@@ -504,7 +508,9 @@ class Climb:
             if self._again_is_safe:
                 self._renew(before)
                 self._renew(after)
-            sides = (one, other) if made % 2 else (other, one)
+            sides = (other, one)
+            if made % 2:
+                sides = (one, other)
             ended_well = sides[0].measure_pair(sides[1], self.key, self._number)
             measured = self._decided(one, other, range(begun + 1, self._number + 1))
             if measured.decision is not Decision.OPEN or not ended_well:

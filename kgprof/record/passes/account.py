@@ -7,7 +7,7 @@ modules that change between training and evaluation.
 import contextlib
 import threading
 import weakref
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -177,7 +177,7 @@ class Account(Source):
             (begin, end)
             for begin, end in (*self._evaluating, *to_the_end)
             if steps[0] <= begin < end <= ended
-            and bisect_right(steps, begin) == bisect_left(steps, end)
+            and bisect_right(steps, begin) == bisect_right(steps, end)
         ]
 
 

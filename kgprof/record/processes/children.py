@@ -487,7 +487,7 @@ class _Child:
             # exec, another exit than Python's, a stdout that could not be flushed, a full disk
             case _ if self._is_program:
                 outcome = m.Outcome.EXITED if code else m.Outcome.OK
-                why = f"exit code {code}, for a reason that kgprof was not told"
+                why = f"exit code {code}; kgprof does not know why"
                 return self._ended(outcome, why if code else "")
         return self._ended(m.Outcome.RAISED, f"the process exited with code {code}")
 

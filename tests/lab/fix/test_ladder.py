@@ -216,6 +216,18 @@ def test_the_patch_is_stated_by_what_was_measured_after_it_was_chosen(climb: Can
     assert became is m.Results.SAME
 
 
+def test_a_patch_whose_results_differ_is_none(climb: Canned) -> None:
+    climb.speeds = {"fast": 0.5}
+    climb.climb([lever("fast")], m.Changes.ROUNDING)
+    climb.became = {"patch": m.Results.DIFFERENT}
+
+    patch, measured, became = climb.ended()
+
+    assert patch == ""
+    assert isinstance(measured, m.Skipped)
+    assert became is m.Results.DIFFERENT
+
+
 def test_a_patch_that_does_not_help_again_is_none(climb: Canned) -> None:
     climb.speeds = {"fast": 0.5}
     climb.climb([lever("fast")], m.Changes.ROUNDING)

@@ -171,8 +171,9 @@ def test_eval_mode_is_not_told_of_a_time_in_which_an_optimizers_compiled_step_ma
         net, step = model()
         compiled = torch.compile(lambda x: x + 1, backend="eager")
         step()
-        step()
         net.eval()
+        time.sleep(PAUSE_S)
+        step()
         for _ in range(4):
             compiled(torch.ones(2))
             time.sleep(PAUSE_S)

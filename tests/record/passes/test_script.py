@@ -235,7 +235,7 @@ pathlib.Path.open = full
         (1, "", "ok", "", 0),
         (99, "", "ok", "", 0),
         (1, "raise ValueError('no more')", "raised", "ValueError: no more", 1),
-        (99, "1 / 0", "exited", "exit code 1, for a reason that kgprof was not told", 1),
+        (99, "1 / 0", "exited", "exit code 1; kgprof does not know why", 1),
     ],
 )
 def test_a_run_whose_last_words_cannot_be_written_is_what_it_was(
