@@ -711,7 +711,9 @@ def test_where_torch_compiled_while_timing_ran_nobody_knows_why(load: Load) -> N
     for practice in ("static-shapes", "no-recompile-in-loop"):
         assert items(recording)[practice].status == PracticeStatus.PASS
         assert again[practice].status == PracticeStatus.NOT_OBSERVED
-        assert again[practice].evidence.startswith("torch compiled while TIMING ran in size_dynamic")
+        assert again[practice].evidence.startswith(
+            "torch compiled while TIMING ran in size_dynamic"
+        )
 
 
 def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> None:

@@ -65,6 +65,14 @@ class Measured(NamedTuple):
     gain: m.Gain | m.Skipped
     decision: Decision
 
+    @property
+    def why(self) -> str:
+        """Why it is not kept, with what was seen where that is no gain."""
+        seen = ""
+        if isinstance(self.gain, m.Skipped):
+            seen = self.gain.reason
+        return ": ".join(filter(None, (self.decision, seen)))
+
 
 class Ending(NamedTuple):
     patch: str
@@ -283,7 +291,7 @@ class Climb:
             why = self._record(side)
         if not why:
             measured = self._compared(before, side)
-            why = measured.decision
+            why = measured.why
         if not why and lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING:
             why = "it changes what the program means (--allow meaning puts it into the patch)"
             needs_leave = True
