@@ -68,10 +68,9 @@ class Measured(NamedTuple):
     @property
     def why(self) -> str:
         """Why it is not kept, with what was seen where that is no gain."""
-        seen = ""
-        if isinstance(self.gain, m.Skipped):
-            seen = self.gain.reason
-        return ": ".join(filter(None, (self.decision, seen)))
+        if isinstance(self.gain, m.Gain):
+            return self.decision
+        return f"{self.decision}: {self.gain.reason}"
 
 
 class Ending(NamedTuple):
