@@ -49,6 +49,7 @@ from kgprof.record.listeners.call_index import CallIndex
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 TRIES = 2  # of a write
+IS_A, INTERRUPT = isinstance, KeyboardInterrupt  # a program may replace these
 _interrupted: list[AbstractContextManager[object]] = []  # where a program raised KeyboardInterrupt
 EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
@@ -304,9 +305,8 @@ def script(job: Job, events: Events) -> BaseException | None:
         # else its number may be that of a file of the program's when Python closes it
         events.stream.close()
     raised = scripts.run(job, events.send)
-    with OwnTerms() as terms:
-        if isinstance(raised, KeyboardInterrupt):
-            _interrupted.append(terms)
+    if IS_A(raised, INTERRUPT):  # no function of Python's: a program's trace function may raise
+        _interrupted.append(OwnTerms())
     return raised
 
 
