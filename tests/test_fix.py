@@ -138,7 +138,7 @@ def test_what_a_program_did_before_it_failed_is_said(project: Path) -> None:
 
     assert done.returncode == 4
     assert "AttributeError" in done.stderr
-    assert "; it model.py:8 writes log.csv" in done.stderr
+    assert "; before that: model.py:8 writes log.csv" in done.stderr
 
 
 def test_a_program_that_fails_as_it_is_ends_with_4(project: Path) -> None:

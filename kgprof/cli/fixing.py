@@ -20,7 +20,7 @@ from kgprof.cli.saying import inform
 from kgprof.cli.writing import emit_sheet, write_sheet
 from kgprof.document.fix import sheet
 from kgprof.errors import EXIT_INCONCLUSIVE, EXIT_OK, NoStepError, UsageError
-from kgprof.lab.fix.ladder import NOTHING, Climb, Program
+from kgprof.lab.fix.ladder import NOTHING, Climb, Ending, Program
 from kgprof.lab.fix.levers import levers
 from kgprof.lab.fix.trees import tree_of
 from kgprof.reading import files
@@ -74,30 +74,14 @@ def fixed(
             _announce(climb, minutes)
         load_before(asked, context)
         climb.measure_as_it_is(facts)
-        interrupted = False
         ending = NOTHING
         try:
             climb.climb(levers(climb.facts), allowed)
             climb.leave_out_each()
             ending = climb.ended()
         except KeyboardInterrupt:
-            interrupted = True
-        found = m.Fix(
-            schema_version=m.FIX_SCHEMA_VERSION,
-            created_utc=foreign.now_utc(),
-            command=("kgprof", *sys.argv[1:]),
-            workload=asked.workload,
-            environment=climb.environment,
-            facts=climb.facts,
-            trials=tuple(climb.trials),
-            not_tried=tuple(climb.not_tried),
-            patch=ending.patch,
-            gain=ending.gain,
-            results=ending.results,
-            starts=climb.starts,
-            interrupted=interrupted,
-        )
-        context.interrupted = interrupted
+            context.interrupted = True
+        found = _found(climb, ending, context)
         shown = shown_report(found, context.sharing)
         if context.sharing.source == "none":
             shown = _without_code(shown)
@@ -117,6 +101,24 @@ def fixed(
     if ending.patch or found.is_decided:
         return EXIT_OK
     return EXIT_INCONCLUSIVE
+
+
+def _found(climb: Climb, ending: Ending, context: Context) -> m.Fix:
+    return m.Fix(
+        schema_version=m.FIX_SCHEMA_VERSION,
+        created_utc=foreign.now_utc(),
+        command=("kgprof", *sys.argv[1:]),
+        workload=climb.program.options.workload,
+        environment=climb.environment,
+        facts=climb.facts,
+        trials=tuple(climb.trials),
+        not_tried=tuple(climb.not_tried),
+        patch=ending.patch,
+        gain=ending.gain,
+        results=ending.results,
+        starts=climb.starts,
+        interrupted=context.interrupted,
+    )
 
 
 def _without_code(found: m.Fix) -> m.Fix:

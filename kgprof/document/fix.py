@@ -47,14 +47,13 @@ def _status(found: m.Fix) -> m.VerdictStatus:
 
 def verdict(found: m.Fix) -> str:
     """Say what the patch does, or why there is none."""
+    kept = ", ".join(each.lever for each in found.trials if each.kept)
     if found.patch and isinstance(found.gain, m.Gain):
         gain = found.gain
-        kept = ", ".join(each.lever for each in found.trials if each.kept)
         times = f"{ratio(1 / gain.high)} to {ratio(1 / gain.low)}"
         same = f"; results: {found.results}" if isinstance(found.results, m.Results) else ""
         return f"fix.patch ({kept}): {ratio(1 / gain.ratio)} as fast ({times}){same}"
     tried = plural(len(found.trials), "lever")
-    kept = ", ".join(each.lever for each in found.trials if each.kept)
     if found.interrupted:
         by_then = "none helped"
         if kept:
@@ -63,7 +62,7 @@ def verdict(found: m.Fix) -> str:
     if found.is_decided:
         said = f"nothing to do: none of {tried} tried was seen to make a step 3 % faster"
         return said + "".join(_but(found))
-    if isinstance(found.gain, m.Skipped) and any(each.kept for each in found.trials):
+    if kept and isinstance(found.gain, m.Skipped):
         return f"not decided: measured again, the patch was not shown to help ({found.gain.reason})"
     return f"not decided: of {tried} tried none was shown to help, and some were not decided"
 

@@ -41,6 +41,7 @@ from kgprof.wording import clause, plural, short
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 FIRST_PAIRS = 2  # after which a lever without any gain is given up
+IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
 _OFFLINE = {
@@ -175,10 +176,10 @@ class Climb:
         effects = (
             *seen.effects,
             *(each for each in unheard if each.path not in named),
-            *(replace(each, what=f"or somebody else {each.what} your own") for each in owners),
+            *(replace(each, path=f"{each.path} {IN_YOUR_FOLDER}") for each in owners),
         )
         if seen.facts is None:
-            did = clause("; it ", "; ".join(each.said for each in effects))
+            did = clause("; before that: ", "; ".join(each.said for each in effects))
             lacks = clause("; not in the copy: ", ", ".join(self.program.tree.left_out))
             raise WorkloadError(
                 f"{self.program.options.workload}, run in a copy of {self.program.tree.root}, "
