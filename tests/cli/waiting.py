@@ -21,9 +21,6 @@ from typing import Any
 import msgspec
 
 from kgprof import model as m
-from kgprof import render
-from kgprof.cli import reading
-from kgprof.reading import recordings
 from kgprof.record.ground import store
 from kgprof.record.ground.job import Done, Job, Phase, Task
 from kgprof.record.ground.unfinished import Unfinished
@@ -94,7 +91,11 @@ class Started(subprocess.Popen):  # type: ignore[type-arg]
 
 
 def main() -> None:
-    from kgprof import cli
+    # here, for a child imports this module, too, and the command's rooms are none of its own: what
+    # a signal prints of them is the command's
+    from kgprof import cli, render
+    from kgprof.cli import reading
+    from kgprof.reading import recordings
 
     children.BOOTSTRAP = children.PROGRAM_BOOTSTRAP = CHILD
     before(recorder, "make_plan", "before")
