@@ -106,7 +106,8 @@ def _ended_well(code: int, out: str, err: str, case: Case, folder: Path) -> None
         wanted |= {-KILLED}
     # Python itself had not begun, or the harness was still importing, as kgprof's own beginning
     # does in silence
-    imports = "tests/cli/waiting.py" in err
+    begun = any(line.startswith("kgprof: ") for line in err.splitlines())
+    imports = "tests/cli/waiting.py" in err and not begun
     if (imports or not err) and not (folder / "out").exists():
         wanted |= {-number for number in case.numbers}
     assert code in wanted, (code, err)
