@@ -231,9 +231,9 @@ class Climb:
     # ------------------------------------------------------------ a lever
 
     def climb(self, levers: Sequence[Lever], allowed: m.Changes) -> None:
-        """Try each on top of what was kept, as long as there is time; one that found no place is
-        asked again when another one was kept."""
-        waiting = list(levers)
+        """Try each on top of what was kept, as long as there is time, and last those that would not
+        be put into the patch; one that found no place is asked again when another one was kept."""
+        waiting = sorted(levers, key=lambda lever: _needs_leave(lever, allowed))
         later: list[Lever] = []
         while waiting:
             lever = waiting.pop(0)
@@ -292,7 +292,7 @@ class Climb:
         if not why:
             measured = self._compared(before, side)
             why = measured.why
-        if not why and lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING:
+        if not why and _needs_leave(lever, allowed):
             why = "it changes what the program means (--allow meaning puts it into the patch)"
             needs_leave = True
         if not why:
@@ -559,6 +559,10 @@ def decision_of(gain: m.Gain, *, at_look: bool) -> Decision:
     if gain.low >= 1 - LEAST_GAIN:
         return Decision.SMALL
     return Decision.OPEN
+
+
+def _needs_leave(lever: Lever, allowed: m.Changes) -> bool:
+    return lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING
 
 
 def _words(trial: trials.Trial) -> str:

@@ -138,6 +138,18 @@ def test_what_changes_the_meaning_is_measured_and_kept_only_if_allowed(
     assert isinstance(climb.trials[0].gain, m.Gain)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "order"),
+    [(m.Changes.ROUNDING, ["other", "lower"]), (m.Changes.MEANING, ["lower", "other"])],
+)
+def test_what_would_not_be_put_into_the_patch_comes_last(
+    climb: Canned, allowed: m.Changes, order: list[str]
+) -> None:
+    climb.climb([lever("lower", m.Changes.MEANING), lever("other")], allowed)
+
+    assert [trial.lever for trial in climb.trials] == order
+
+
 def test_a_lever_that_kills_the_program_is_a_line_and_nothing_more(climb: Canned) -> None:
     climb.speeds = {"fast": 0.5, "deadly": 0.1}
     climb.dies = ["deadly"]
