@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kgprof import model as m
 from kgprof.document.quantity import if_known, ratio
 from kgprof.document.sheet import Code, Section, Sections, Sheet
-from kgprof.document.table import Cell, Cells, Table, dashed, missing, plain, written
+from kgprof.document.table import Cell, Cells, Column, Table, dashed, missing, plain, written
 from kgprof.wording import clause, plural
 
 _LADDER = (
@@ -85,15 +85,16 @@ def _sections(found: m.Fix) -> Sections:
     wanted = [each for each in found.not_tried if each.is_wanted]
     others = ", ".join(each.lever for each in found.not_tried if not each.is_wanted)
     rows = [(each.lever, each.says, each.why) for each in wanted]
-    table = plain("Not tried", ("lever", "what it does", "why not"), rows)
+    table = plain("Not tried", ("lever", "what it does", "why not"), rows, words=3)
     said = clause("Nothing in the program asks for: ", others)
     if rows or said:
         yield Section("Not tried", (table,) if rows else (), said)
 
 
 def _ladder(found: m.Fix) -> Table:
-    headings = ("lever", "what it does", "time", "pairs", "results", "changes", "")
-    return plain("Ladder", headings, list(_rows(found)))
+    figures = (Column("time"), Column("pairs"))
+    headings = ("lever", "what it does", *figures, "results", "may change", "")
+    return plain("Ladder", headings, list(_rows(found)), words=len(headings))
 
 
 def _rows(found: m.Fix) -> Iterator[Cells]:
