@@ -60,8 +60,8 @@ AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
 AT_LINE = written.called(STEP, compiled_at=AT_STEP)
 STATIC = written.called(STEP, is_static=True)
 FIX = (
-    "x = x.to(torch.float32)  # before the call, if it only reads x and its results may have this "
-    "dtype, too: one for all calls"
+    "x = x.to(torch.float32)  # before the call, and the same for what it is computed with, if it "
+    "only reads x and its results may have this dtype, too: one for all calls"
 )
 
 

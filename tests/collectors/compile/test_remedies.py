@@ -424,6 +424,25 @@ def test_a_remedy_of_the_new_kinds_is_offered_for_plain_names_alone(text: str) -
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "0/0: tensor 'w' dtype mismatch. expected Float, actual Double",
+        "0/0: tensor 'w' rank mismatch. expected 2, actual 3",
+        "0/0: tensor 'w' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect), "
+        "actual DispatchKeySet(CUDA, BackendSelect)",
+    ],
+)
+def test_what_a_tensor_is_computed_with_changes_with_it(text: str) -> None:
+    """torch names the first argument that differs: with that one alone changed, ``x @ w`` raises,
+    of which both have become float64, say."""
+    guard = parse(text)
+
+    effect = as_code(Cause(guards=(guard,), function="f")).partition("  # ")[2]
+
+    assert effect.startswith("before the call, and the same for what it is computed with, if ")
+
+
+@pytest.mark.parametrize(
     ("settings", "fix"),
     [
         ("num_threads", "torch.set_num_threads(...)"),
