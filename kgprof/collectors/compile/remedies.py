@@ -531,7 +531,8 @@ REMEDIES: tuple[Remedy, ...] = (
         code="{c.name} = torch.nn.functional.pad({c.name}, ...)",
         effect=(
             "before the call, and the same for what has its size, to few sizes, if what is added "
-            "changes no result: line {c.constant_at.line} makes a constant of each size, so it cannot be dynamic"
+            "changes no result: line {c.constant_at.line} makes a constant of each size, so it "
+            "cannot be dynamic"
         ),
     ),
     Remedy(
