@@ -968,6 +968,14 @@ def test_a_function_called_in_every_other_call_is_unbounded_too() -> None:
     assert rules(*lines, *once_each, calls=10) == [("KGP105", Level.WARNING)]
 
 
+def test_blocks_that_share_their_code_in_two_calls_are_not_unbounded() -> None:
+    # given: an evaluation runs four blocks, twice; each time some of them need new code
+    lines = [line for line in recompiled(4, 4, 4, 8) if not isinstance(line, written.GraphRuns)]
+    runs = [ran(f"0/{entry}", 4, 8) for entry in range(4)]
+
+    assert "KGP105" not in [rule for rule, _ in rules(*lines, *runs, calls=9)]
+
+
 def test_new_values_within_one_call_are_unbounded_too() -> None:
     # given: one call runs it five times, each time with another value
     lines = [*compiled("0/0", STEP), ran("0/0", 0)]
