@@ -493,7 +493,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="swapped_rank",
         holds=lambda c: _may_help(
-            c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"
+            c, _STATIC_PARAMETER, guess=not c.wraps and len(sizes_of(c.guards)) > 2
         ),
         code=lambda c: _switch(c, _STATIC_PARAMETER),
         effect="",
