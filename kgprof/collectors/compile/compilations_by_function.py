@@ -137,7 +137,8 @@ class FunctionCompilations:
         runs = {call: count for call, count in all_runs.items() if first <= call < end}
         if not runs:  # no graph of it was counted: go by the calls alone
             return compiling == set(range(first, end))
-        return runs.keys() <= compiling or sum(runs.values()) <= len(entries)
+        every_call = len(compiling) > MANY and runs.keys() <= compiling
+        return every_call or sum(runs.values()) <= len(entries)
 
     def _is_forgotten(self, entries: Sequence[Compiled]) -> bool:
         """Whether torch dropped the code between two of its compilations, so that the next one says

@@ -84,7 +84,7 @@ _AROUND = (
 )
 _ENTERS = ("__enter__", "enter_context")
 _SCALARS = "capture_scalar_outputs"
-_LOSS = "loss.backward()"
+_LOSS = "(...).backward()"
 _OPERATOR = "Higher Order Operator"
 _RNN = "allow_rnn"
 _DYNAMIC = "capture_dynamic_output_shape_ops"

@@ -171,6 +171,7 @@ def room_for_all(modules: int) -> str:
     return f"{_limit(modules)}  # {_ONE_EACH.format(modules)}"
 
 
+_ALIKE = "and the same for what it is computed with"  # torch names the first that changed
 _DOUBLE = "with dtype=torch.float64 if the tensors are"
 _MOST_MARKS = 2
 _ALL_SIZES = "torch.compile(..., dynamic=True)"
@@ -492,7 +493,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="swapped_rank",
         holds=lambda c: _may_help(
-            c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"
+            c, _STATIC_PARAMETER, guess=not c.wraps and len(sizes_of(c.guards)) > 2
         ),
         code=lambda c: _switch(c, _STATIC_PARAMETER),
         effect="",
@@ -529,8 +530,9 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code="{c.name} = torch.nn.functional.pad({c.name}, ...)",
         effect=(
-            "before the call, to few sizes, if what is added changes no result: line "
-            "{c.constant_at.line} makes a constant of each size, so it cannot be dynamic"
+            "before the call, and the same for what has its size, to few sizes, if what is added "
+            "changes no result: line {c.constant_at.line} makes a constant of each size, so it "
+            "cannot be dynamic"
         ),
     ),
     Remedy(
@@ -547,8 +549,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "dtype" and bool(c.dtype) and _is_passed(c),
         code="{c.name} = {c.name}.to(torch.{c.dtype})",
         effect=(
-            "before the call, if it only reads {c.name} and its results may have this dtype, too: "
-            "one for all calls"
+            f"before the call, {_ALIKE}, if it only reads {{c.name}} and its results may have this "
+            "dtype, too: one for all calls"
         ),
     ),
     Remedy(
@@ -583,14 +585,14 @@ REMEDIES: tuple[Remedy, ...] = (
         name="device",
         holds=lambda c: c.guard.kind == "device" and bool(c.device) and _is_passed(c),
         code='{c.name} = {c.name}.to("{c.device}")',
-        effect="before the call, if it only reads {c.name}: one device for all calls",
+        effect=f"before the call, {_ALIKE}, if it only reads {{c.name}}: one device for all calls",
     ),
     Remedy(
         name="rank",
         holds=lambda c: _fewest_dimensions(c) > 1 and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.flatten(0, {c.name}.ndim - {_fewest_dimensions(c)})",
         effect=lambda c: (
-            f"before the call, if no operation is along the first {c.name}.ndim - "
+            f"before the call, {_ALIKE}, if no operation is along the first {c.name}.ndim - "
             f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too, "
             "and another size compiles once more"
         ),

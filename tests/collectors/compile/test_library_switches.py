@@ -553,6 +553,14 @@ def test_a_hint_of_torchs_that_was_tried_and_is_false_is_not_shown(hint: str) ->
     assert [line for line in advice(found) if hint[:20] in line] == []
 
 
+def test_a_backward_is_called_outside_as_it_is_written() -> None:
+    """It may be of a loss times a scale, which what follows divides by."""
+    code, _, effect = library_switches.CAUSES["GB0123", ""].partition("  # ")
+
+    assert code == "(...).backward()"
+    assert effect.startswith("this call, outside of what is compiled")
+
+
 def test_no_break_is_left_for_another_by_its_advice() -> None:
     """torch breaks the graph at what torch.compiler.disable keeps out, too."""
     assert "disable" not in of_break((SHELF, 12, "forward")).no_fix

@@ -60,8 +60,8 @@ AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
 AT_LINE = written.called(STEP, compiled_at=AT_STEP)
 STATIC = written.called(STEP, is_static=True)
 FIX = (
-    "x = x.to(torch.float32)  # before the call, if it only reads x and its results may have this "
-    "dtype, too: one for all calls"
+    "x = x.to(torch.float32)  # before the call, and the same for what it is computed with, if it "
+    "only reads x and its results may have this dtype, too: one for all calls"
 )
 
 
@@ -966,6 +966,14 @@ def test_a_function_called_in_every_other_call_is_unbounded_too() -> None:
     once_each = [ran(f"0/{entry}", 2 * entry) for entry in range(5)]
 
     assert rules(*lines, *once_each, calls=10) == [("KGP105", Level.WARNING)]
+
+
+def test_blocks_that_share_their_code_in_two_calls_are_not_unbounded() -> None:
+    # given: an evaluation runs four blocks, twice; each time some of them need new code
+    lines = [line for line in recompiled(4, 4, 4, 8) if not isinstance(line, written.GraphRuns)]
+    runs = [ran(f"0/{entry}", 4, 8) for entry in range(4)]
+
+    assert "KGP105" not in [rule for rule, _ in rules(*lines, *runs, calls=9)]
 
 
 def test_new_values_within_one_call_are_unbounded_too() -> None:

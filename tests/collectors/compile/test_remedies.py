@@ -266,9 +266,13 @@ def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -
     resized = text.format("size", " at index 0. expected 3, actual 4")
     tried = {"force_parameter_static_shapes": "tried: compiled 2 times instead of 4"}
     cause = Cause(guards=(parse(resized),), function="Tuned.forward")
+    again = parse(text.format("size", " at index 0. expected 4, actual 5"))
 
     assert as_code(Cause(guards=(parse(thawed),), function="Tuned.forward")) == ""
-    assert as_code(cause).endswith("force_parameter_static_shapes = False  # not tried")
+    assert as_code(cause) == ""  # torch compiles for the second size with the setting, too
+    assert as_code(msgspec.structs.replace(cause, guards=(*cause.guards, again))).endswith(
+        "force_parameter_static_shapes = False  # not tried"
+    )
     assert as_code(msgspec.structs.replace(cause, tried=dict.fromkeys(tried, ""))) == ""
     assert as_code(msgspec.structs.replace(cause, tried=tried)) == (
         "torch._dynamo.config.force_parameter_static_shapes = False  # tried: compiled 2 times "
@@ -421,6 +425,25 @@ def test_what_a_library_has_a_setting_for_is_still_offered() -> None:
 )
 def test_a_remedy_of_the_new_kinds_is_offered_for_plain_names_alone(text: str) -> None:
     assert as_code(Cause(guards=(parse(text),), function="f")) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0/0: tensor 'w' dtype mismatch. expected Float, actual Double",
+        "0/0: tensor 'w' rank mismatch. expected 2, actual 3",
+        "0/0: tensor 'w' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect), "
+        "actual DispatchKeySet(CUDA, BackendSelect)",
+    ],
+)
+def test_what_a_tensor_is_computed_with_changes_with_it(text: str) -> None:
+    """torch names the first argument that differs: with that one alone changed, ``x @ w`` raises,
+    of which both have become float64, say."""
+    guard = parse(text)
+
+    effect = as_code(Cause(guards=(guard,), function="f")).partition("  # ")[2]
+
+    assert effect.startswith("before the call, and the same for what it is computed with, if ")
 
 
 @pytest.mark.parametrize(
