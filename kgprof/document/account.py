@@ -30,7 +30,8 @@ def sentence(profile: m.Profile) -> str:
     phases = [each for each in account.phases if each.share >= NAMED_FROM]
     phases.sort(key=lambda each: -each.us)
     named = ", ".join(f"{account.words(each.phase)} {rounded(each.share)}" for each in phases)
-    return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
+    how = measured(account, looked=_looks_into_caches(profile))
+    return f"{duration(account.total_us)} from first line to end: {named} ({how})"
 
 
 def lines(profile: m.Profile) -> Sequence[str]:
@@ -44,13 +45,13 @@ def lines(profile: m.Profile) -> Sequence[str]:
     return [line for line in said if line]
 
 
-def measured(account: m.ScriptAccount) -> str:
-    """Say how it was measured; of the compile caches only where something was compiled, which may
-    not look into them."""
+def measured(account: m.ScriptAccount, *, looked: bool) -> str:
+    """Say how it was measured; of the compile caches only where something was compiled, and the
+    compiler ``looked`` into them: most backends but Inductor do not."""
     how, caches = "rerun without instruments", ", with compile caches from the first run"
     if account.under_listeners:
         how, caches = "with kgprof's listeners on", " and cold compile caches"
-    if any(each.phase is m.RunPhase.COMPILING for each in account.phases):
+    if looked and any(each.phase is m.RunPhase.COMPILING for each in account.phases):
         how += caches
     return f"{how}; torch was imported before"
 
@@ -69,6 +70,13 @@ def picture(profile: m.Profile) -> Shown | None:
         entries.append(LegendEntry("k", colour, f"{name} {took}"))
     words = sentence(profile)
     return Shown(title=TITLE, sentence=words, bar=Bar(words, parts), legend=entries)
+
+
+def _looks_into_caches(profile: m.Profile) -> bool:
+    for run in _only_run(profile):
+        if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.caches, tuple):
+            return any(each.hits or each.misses for each in run.compile.caches)
+    return False
 
 
 def _only_run(profile: m.Profile) -> m.Runs:

@@ -62,7 +62,7 @@ RERUN = account(under_listeners=False, START=0.2, COMPILING=0.304, STEPS=0.49, A
 UNDER_LISTENERS = account(under_listeners=True, START=0.75, STEPS=0.25)
 LINE = (
     "8.00 s from first line to end: steps 49 %, compiling 30 %, before the first step 20 % "
-    "(rerun without instruments, with compile caches from the first run; torch was imported before)"
+    "(rerun without instruments; torch was imported before)"
 )
 
 
@@ -94,10 +94,30 @@ def test_what_listening_ended_is_no_account_of_the_program() -> None:
     assert list(lines(shown)) == []
 
 
-def test_compile_caches_are_spoken_of_where_something_was_compiled() -> None:
+def test_compile_caches_are_spoken_of_where_a_compiler_looked_into_them() -> None:
     compiled = account(under_listeners=True, COMPILING=0.5, STEPS=0.5)
+    again = account(under_listeners=False, COMPILING=0.5, STEPS=0.5)
+    from_disk = account(under_listeners=True, STEPS=1.0)
+    cold = "with kgprof's listeners on and cold compile caches; "
 
-    assert measured(compiled).startswith("with kgprof's listeners on and cold compile caches; ")
+    assert measured(compiled, looked=True).startswith(cold)
+    assert measured(again, looked=True).endswith("from the first run; torch was imported before")
+    assert "caches" not in measured(compiled, looked=False)
+    assert "caches" not in measured(from_disk, looked=True)
+
+
+@pytest.mark.parametrize(("misses", "is_said"), [(1, True), (0, False)])
+def test_the_line_asks_the_records_of_the_caches(misses: int, is_said: bool) -> None:
+    shown = profile(RERUN)
+    (ran,) = shown.runs
+    summary = ran.compile
+    assert isinstance(summary, m.CompileSummary)
+    tally = m.CacheTally("FX graph cache", 0, misses, 0)
+    ran = msgspec.structs.replace(ran, compile=msgspec.structs.replace(summary, caches=(tally,)))
+
+    (line, *_) = lines(msgspec.structs.replace(shown, runs=(ran,)))
+
+    assert ("with compile caches from the first run" in line) == is_said
 
 
 def test_the_picture_comes_before_the_figures_and_has_each_phase() -> None:
