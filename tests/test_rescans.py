@@ -116,6 +116,7 @@ PIECES = (
         "-eyJabc",
         "key",
         "token=",
+        "pw:",
         "digest ",
     ),
     *(";PWD={A", "A=<<B\n", "File: ", "a.b(", "::", "https://h/x ", "x" * 15 + " "),

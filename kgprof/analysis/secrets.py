@@ -498,6 +498,8 @@ def _without_values(text: str) -> str:
                 end = rest.end()
         if not (beside and hides):
             continue
+        if not quoted and (rest := _FIND["word_end"].match(text, found.end())):
+            end = rest.end()
         put += text[done : found.start(part)] + SECRET
         start = done = end
     return put + text[done:]

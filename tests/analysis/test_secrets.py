@@ -731,3 +731,10 @@ def test_a_guard_in_our_own_words_names_no_secret(text: str) -> None:
 def test_other_guards_in_our_own_words_stay() -> None:
     for text in ("value of mode: expected 'train', got 'eval'", "value of n: expected 2, got 3"):
         assert without_secrets(text, Counter()) == text
+
+
+@pytest.mark.parametrize("length", [511, 512, 513, 5_000, 100_000])
+def test_a_long_value_is_hidden_to_its_end(length: int) -> None:
+    value = ("k8Vq2mZx7Rw4" * length)[:length]
+
+    assert without_secrets(f"token={value}, and more", Counter()) == "token=<secret>, and more"
