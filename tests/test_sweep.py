@@ -110,7 +110,6 @@ def test_the_plan_stands_before_the_first_process_and_the_page_on_stdout(swept: 
     assert not (swept / "out" / "recording.unfinished").exists()
 
 
-@pytest.mark.long
 def test_resume_runs_only_what_is_missing_and_refuses_another_question(swept: Path) -> None:
     again = ("--backend", "aot_eager", "--backend", "eager", "--resume", "-o", "out", *QUICK)
 

@@ -150,8 +150,8 @@ def _is_in_the_program(source: SourceText, call: ast.Call) -> bool:
     name = _last(call.func)
     if ast.unparse(call.func).startswith("torch.") or name in _KNOWN:
         return True
-    is_there = name in _words(source, frozenset({name}))
-    return is_there or not any(source.tree(file).body for file in source.own)
+    texts = any(file.text for file in source.own.values())
+    return not texts or bool(_words(source, frozenset({name})))
 
 
 def _last(function: ast.expr) -> str:

@@ -367,7 +367,6 @@ class SourceText:
         classes = (
             node
             for file in self.files_with("frozen", "NamedTuple")
-            if name in self._text(file)
             for node in ast.walk(self.tree(file))
             if isinstance(node, ast.ClassDef) and _takes_no_assignment(node)
         )

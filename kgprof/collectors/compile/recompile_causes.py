@@ -184,11 +184,10 @@ def happened_once(recompiles: Sequence[Recompile]) -> Iterator[bool]:
     that call, for no second value. A flag has two values, so that each recompile for one happens
     once."""
     times: dict[object, set[tuple[int, str]]] = defaultdict(set)
-    cases = [each.case for each in recompiles]
-    for case, each in zip(cases, recompiles, strict=True):
-        times[case].add((each.call, each.guard.actual))
-    for case, each in zip(cases, recompiles, strict=True):
-        is_alone = len(times[case]) == 1
+    for each in recompiles:
+        times[each.case].add((each.call, each.guard.actual))
+    for each in recompiles:
+        is_alone = len(times[each.case]) == 1
         yield bool(each.rejected) and (is_alone or _is_flag(each.guard))
 
 
