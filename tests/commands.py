@@ -30,9 +30,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LENGTH = 8  # bytes before each order
 # what no torch reads
 OURS = ("KGPROF_", "GITHUB_", "PYTEST_", "CI", "TMPDIR", "PWD", "CUDA_VISIBLE_DEVICES")
-# What torch sets in this process where Inductor compiles in it, as tests do: no user has them, and
-# each command after that would be a new process.
-OF_INDUCTOR = ("CUBLAS_WORKSPACE_CONFIG", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
+# What libraries set in this process where tests use them, Inductor the first three and
+# scikit-learn the others: no user has them, and each command after that would be a new process.
+OF_LIBRARIES = (
+    *("CUBLAS_WORKSPACE_CONFIG", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "TRITON_CACHE_DIR"),
+    *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),
+)
 # At the outermost level, as in a process of its own: a child's program has no other frame below it.
 # One that did not raise leaves as kgprof's other children do, without taking torch's modules apart:
 # tests/record/passes/test_script_endings.py holds that programs end as Python ends them.
@@ -52,7 +55,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """``python -m kgprof ARGS``, with these variables and no other."""
     words = [str(each) for each in args]
-    set_by_user = {name: environment[name] for name in environment if name not in OF_INDUCTOR}
+    set_by_user = {name: environment[name] for name in environment if name not in OF_LIBRARIES}
     given = {**set_by_user, "PYTHONPATH": str(ROOT)}
     server = _server()
     if _of_torch(given) != server.begun_with:
@@ -80,7 +83,7 @@ def without_settings() -> dict[str, str]:
     return {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith("KGPROF_") and key not in ("CI", *OF_INDUCTOR)
+        if not key.startswith("KGPROF_") and key not in ("CI", *OF_LIBRARIES)
     }
 
 

@@ -7,15 +7,18 @@ import compileall
 import gc
 import os
 import signal
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests import scratch, unprofiled_guards
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-PACKAGE = Path(__file__).resolve().parents[1] / "kgprof"
+TESTS = Path(__file__).resolve().parent
+SHARED = TESTS.parents[1] / "shared"
+PACKAGE = TESTS.parent / "kgprof"
 # What takes longest, begun first, so that of two processes none is left with a minute's work at the
 # end. (By itself pytest-xdist begins with the files that hold most tests, which are the quick
 # ones.)
@@ -23,13 +26,17 @@ LONGEST = (
     "tests/programs/",
     "tests/test_cli.py",
     "tests/record/passes/test_script",
-    "tests/collectors/compile/test_remedies.py",
     "tests/record/processes/test_fork_server.py",
+    "tests/collectors/compile/test_remedies.py",
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",
     "tests/test_scripts.py",
     "tests/test_sweep.py",
     "tests/workloads/",
+    "tests/reports/",
+    "tests/attack/",
+    "tests/test_fix.py",
+    "tests/test_units.py",
     "tests/record/",
     "tests/lab/",
     "tests/test_linkpred",
@@ -37,6 +44,8 @@ LONGEST = (
     "tests/cli/",
     "tests/test_watch.py",
     "tests/watching/",
+    "tests/breaks/",
+    "tests/syncs/",
     "tests/test_compare_recorded.py",
     "tests/regressions/",
     "tests/contract/",
@@ -100,6 +109,26 @@ def _garbage_collector_sees_one_file() -> None:
     gc.collect()
     gc.freeze()
     unprofiled_guards.keep()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _a_program_consists_of_no_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each process has imported all test files, and all of them would be files of a program that a
+    test watches in it: half a second for each time that one is looked for."""
+    sources = sys.modules.get("kgprof.record.ground.project_sources")
+    if sources is None:
+        yield
+        return
+    imported = sources.imported_files
+
+    def without_other_tests() -> Iterator[str]:
+        for file in imported():
+            is_a_test = Path(file).name.startswith("test_") and TESTS in Path(file).parents
+            if not is_a_test or file == str(request.path):
+                yield file
+
+    with mock.patch.object(sources, "imported_files", without_other_tests):
+        yield
 
 
 def pytest_sessionfinish() -> None:

@@ -626,7 +626,8 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
                 "--mode eager",
             ],
         ),
-        (
+        # of a script: test_why_nothing_compiled
+        pytest.param(
             [f"{SHAPES}:eager", "--mode", "default"],
             {"TORCH_COMPILE_DISABLE": "1"},
             2,
@@ -635,6 +636,7 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
                 "eager.default",
                 "unset",
             ],
+            marks=pytest.mark.long,
         ),
     ],
     ids=["unknown-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off"],

@@ -60,11 +60,11 @@ def test_what_torch_would_read_makes_it_a_new_process() -> None:
 def test_what_inductor_sets_in_this_process_makes_it_no_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in commands.OF_INDUCTOR:
+    for name in commands.OF_LIBRARIES:
         monkeypatch.delenv(name, raising=False)
     before = commands.without_settings()
 
-    for name in commands.OF_INDUCTOR:
+    for name in commands.OF_LIBRARIES:
         monkeypatch.setenv(name, "what torch sets")
 
     assert commands.without_settings() == before

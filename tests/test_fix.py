@@ -4,7 +4,6 @@ behind, what it says."""
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ import pytest
 from kgprof import model as m
 from kgprof.cli import fixing
 from kgprof.lab.fix.trees import state_of
+from tests import commands
 from tests.record import handmade
 
 STEP = """
@@ -39,13 +39,7 @@ def step():
 
 
 def fix(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kgprof", "fix", *args],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return commands.run("fix", *args, cwd=folder, environment=commands.without_settings())
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return dist.built(source, tmp_path_factory.mktemp("dist"))
 
 
+# `make dist` builds twice, too.
+@pytest.mark.long
 def test_a_second_build_elsewhere_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
     # given: another folder, other times of the files, and no sdist in between
     source = dist.committed(tmp_path / "a folder" / "kgprof")

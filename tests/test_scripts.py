@@ -266,6 +266,8 @@ dist.destroy_process_group()
 """
 
 
+# Which rank is late: tests/analysis/test_ranks.py; that torchrun's ranks become one report: above.
+@pytest.mark.long
 def test_the_rank_that_the_others_wait_for_leads_the_report_of_a_launch(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(STRAGGLER, encoding="utf-8")
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")

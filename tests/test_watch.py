@@ -476,7 +476,13 @@ for cell in (
 """
 
 
-@pytest.mark.parametrize("files", ["", A_KERNELS_FILES], ids=["ipython", "a notebook's kernel"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param("", id="ipython", marks=pytest.mark.long),
+        pytest.param(A_KERNELS_FILES, id="a notebook's kernel"),
+    ],
+)
 def test_a_cell_of_a_notebook_is_named_by_its_number(tmp_path: Path, files: str) -> None:
     script = tmp_path / "notebook.py"
     script.write_text(NOTEBOOK.format(files=files))

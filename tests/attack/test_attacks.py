@@ -13,7 +13,7 @@ from tests.attack.family import Family, tried
 SAMPLES = (
     (injection.FAMILY, 0.05),
     (signals.FAMILY, 0.04),
-    (programs.FAMILY, 0.04),
+    (programs.FAMILY, 0.02),
     (resources.FAMILY, 0.04),
     (faults.WRITES, 0.06),
     (faults.RECORDING, 0.02),

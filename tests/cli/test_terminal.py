@@ -119,7 +119,10 @@ def test_verbose_shows_all_of_it(recorded: Path) -> None:
     assert "Not measured" not in short
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.long)],
+)
 def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, code: int) -> None:
     (tmp_path / "slow.py").write_text(STEP, encoding="utf-8")
     given = (

@@ -24,6 +24,7 @@ from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
 from tests.workloads.linkpred.evaluations import CPU, one_thread, reference, workload
 
+COMPILES_IN_EAGER = ("looped", "torch_cond")
 SLOT_STRATEGIES = [strategy for strategy in STRATEGIES if issubclass(strategy, SlotStrategy)]
 
 
@@ -72,7 +73,15 @@ def test_it_finds_what_the_reference_finds(strategy: Strategy) -> None:
     assert sum(msgspec.structs.astuple(evaluation.dropped)) == sum(truth.dropped)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=name)
+# What takes part of a step into a graph of its own compiles that for each number of rows: long.
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(kind, marks=[pytest.mark.long] if kind.name in COMPILES_IN_EAGER else [])
+        for kind in STRATEGIES
+    ],
+    ids=name,
+)
 def test_stepping_goes_on_for_ever(strategy: Strategy) -> None:
     session = tiny().prepare(RunKey(strategy=strategy.name, mode=EAGER), CPU)
     steps = session.evaluate(lambda: None).steps

@@ -30,14 +30,14 @@ def outcome_of_all(folder: Path, *options: str) -> dict[str, Outcome]:
     return outcomes.read(file)
 
 
-def test_the_probes_change_nothing_in_every_eighth_program(
+def test_the_probes_change_nothing_in_every_sixteenth_program(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    names = [case.path.stem for case in outcomes.cases("cpu")][::8]
+    names = [case.path.stem for case in outcomes.cases("cpu")][::16]
     bare = outcome_of_all(tmp_path_factory.mktemp("bare"), *names)
     probed = outcome_of_all(tmp_path_factory.mktemp("probed"), "--probes", *names)
 
-    assert len(bare) >= len(names) > 20
+    assert len(bare) >= len(names) > 10
     assert outcomes.compare(bare, probed) == []
 
 

@@ -315,7 +315,7 @@ def recorded(
 
 
 @pytest.mark.parametrize("kind", MACHINES)
-@pytest.mark.parametrize("most", [6, 10, 20])
+@pytest.mark.parametrize("most", [6, pytest.param(10, marks=pytest.mark.long), 20])
 def test_false_alarms_stay_below_the_stated_rate_at_all_looks_together(
     kind: str, most: int
 ) -> None:

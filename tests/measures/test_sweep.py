@@ -89,7 +89,13 @@ def test_one_side_that_varies_gives_the_interval_of_students_t() -> None:
 
 @pytest.mark.parametrize(
     ("start_noise", "step_noise", "eager_noise"),
-    [(0.03, 0.01, 0.01), (0.1, 0.02, 0.02), (0.2, 0.1, 0.1), (0.1, 0.02, 0.1), (0.05, 0.1, 0.02)],
+    [
+        (0.03, 0.01, 0.01),
+        (0.2, 0.1, 0.1),
+        pytest.param(0.1, 0.02, 0.02, marks=pytest.mark.long),
+        pytest.param(0.1, 0.02, 0.1, marks=pytest.mark.long),
+        pytest.param(0.05, 0.1, 0.02, marks=pytest.mark.long),
+    ],
 )
 def test_a_new_pair_of_processes_crosses_within_the_interval_95_times_in_100(
     start_noise: float, step_noise: float, eager_noise: float

@@ -63,8 +63,10 @@ class _Kept:
         atexit.register(self.server.end)
 
 
-# one at most that runs programs, and one that runs functions: they begin otherwise
-_kept: dict[bool, _Kept] = {}
+# The last few, each under whether it runs functions: those begin otherwise. A test in a folder of
+# its own does not end the one that all others share.
+MOST = 3
+_kept: list[tuple[bool, _Kept]] = []
 
 
 def _surroundings() -> Surroundings:
@@ -72,19 +74,28 @@ def _surroundings() -> Surroundings:
     return os.getcwd(), read
 
 
+def _with(runs_functions: bool, surroundings: Surroundings, ends_as_python: bool) -> _Kept:
+    wanted = (surroundings, ends_as_python)
+    for which, kept in _kept:
+        if which == runs_functions and kept.begun_for == wanted and not kept.server.broken:
+            _kept.remove((which, kept))
+            break
+    else:
+        kept = _Kept(*wanted)
+    _kept.append((runs_functions, kept))
+    while len(_kept) > MOST:
+        _kept.pop(0)[1].server.end()
+    return kept
+
+
 @contextmanager
 def imports_shared(*, ends_as_python: bool = False, runs_functions: bool = False) -> Iterator[None]:
     """Does what ``fork_server.imports_shared`` does, and leaves the server for the next test.
 
-    A test in another folder or with other variables ends it and begins another one.
+    A test in another folder or with other variables begins another one.
     """
     with mock.patch.dict(os.environ):
         os.environ.pop("PYTEST_CURRENT_TEST", None)
-        wanted = (_surroundings(), ends_as_python)
-        kept = _kept.get(runs_functions)
-        if kept is None or kept.server.broken or kept.begun_for != wanted:
-            if kept is not None:
-                kept.server.end()
-            kept = _kept[runs_functions] = _Kept(*wanted)
+        kept = _with(runs_functions, _surroundings(), ends_as_python)
         with mock.patch.object(fork_server, "_servers", [kept.server]):
             yield

@@ -59,6 +59,7 @@ class Advice:
         self._recompiles = recompiles
         self._rejected = [guard for each in recompiles for guard in each.rejected]
         self._modules = 0
+        self._behind_a_break = {each.frame_id for each in function.compiled if each.is_resumed}
         if limit is not None:
             self._rejected += limit.rejected
             self._modules = limit.modules
@@ -114,9 +115,8 @@ class Advice:
         tensor: what is done to an argument before the call says nothing of a variable there."""
         if guard.kind not in TENSOR_KINDS:
             return False
-        behind = {each.frame_id for each in self._function.compiled if each.is_resumed}
         codes = {frame_id(each.entry) for each in self._same(guard) if each.entry}
-        return bool(codes) and codes <= behind
+        return bool(codes) and codes <= self._behind_a_break
 
     def _cause(self, guard: Guard, used: m.Location | None) -> Cause:
         same = self._same(guard)

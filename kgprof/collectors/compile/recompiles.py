@@ -127,10 +127,11 @@ def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
     return tuple(event for trace in evidence.compilers for event in recompiled_functions(trace))
 
 
-def ledger(trace: RunTrace) -> tuple[m.RecompileEntry, ...]:
+def ledger(events: Sequence[RecompiledFunction], trace: RunTrace) -> tuple[m.RecompileEntry, ...]:
     """Every recompile of a run, and each time that torch's limit stood against one, in the order of
     the calls."""
-    entries = [entry for event in recompiled_functions(trace) for entry in _entries(event)]
+    own = (event for event in events if event.run == trace.run)
+    entries = [entry for event in own for entry in _entries(event)]
     if not trace.calls:  # no call was told from another
         return tuple(replace(entry, call=None, steady=False) for entry in entries)
     return tuple(sorted(entries, key=lambda entry: entry.call or 0))

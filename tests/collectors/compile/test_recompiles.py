@@ -1592,8 +1592,9 @@ def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
 
 
 def ledger(*lines: Any, **fields: Any) -> list[RecompileEntry]:
-    traces = Evidence(written.recording(*lines, **fields)).compilers
-    return [entry for trace in traces for entry in recompiles.ledger(trace)]
+    evidence = Evidence(written.recording(*lines, **fields))
+    events = recompiles.collect(evidence)
+    return [entry for trace in evidence.compilers for entry in recompiles.ledger(events, trace)]
 
 
 def test_the_ledger_holds_each_recompile_with_reason_call_and_price() -> None:

@@ -330,7 +330,10 @@ def test_the_gate_judges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 PROGRAMS = ROOT / "tests" / "reports" / "programs"
 
 
-@pytest.mark.parametrize("name", ["subclass_packed_weight", "subclass_page_number"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("subclass_packed_weight", marks=pytest.mark.long), "subclass_page_number"],
+)
 def test_what_torch_fails_to_print_for_the_trace_is_no_fault_of_the_program(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

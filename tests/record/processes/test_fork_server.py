@@ -245,6 +245,7 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
     ]
 
 
+@pytest.mark.long
 def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(
     plans: Plans,
 ) -> None:
@@ -437,7 +438,7 @@ from torch._inductor import config
 os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads() + 1)
 os.environ["OMP_WAIT_POLICY"] = "active"
 __import__("json", globals=globals(), fromlist=("loads",))
-@torch.compile
+@torch.compile(backend="eager")
 def step(): return torch.ones(8).relu()
 print("PADS", config.comprehensive_padding, flush=True)
 """

@@ -46,6 +46,11 @@ H200_TRACES = (
     "trace_reduce-overhead_plain",
     "trace_reduce-overhead_stack",
 )
+# eager and in CUDA graphs, with stacks and without, of one strategy and of several
+OF_EACH_KIND = (
+    *("strategies_all_nosched", "strategies_one_reduce_overhead", "trace_eager_plain"),
+    "trace_reduce-overhead_stack",
+)
 GRAPHS = holistic.GRAPHS_UNKNOWN
 
 
@@ -98,7 +103,13 @@ def pretend_hta(
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", H200_TRACES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in OF_EACH_KIND else pytest.param(name, marks=pytest.mark.long)
+        for name in H200_TRACES
+    ],
+)
 def test_on_real_traces_every_figure_agrees_within_half_a_percent(name: str) -> None:
     path = H200 / f"{name}.json.gz"
     trace = kineto.read(path)

@@ -45,10 +45,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def by_name(kind: type[SlotStrategy]) -> str:
-    return kind.name
-
-
 def test_the_problem_has_every_class_deep_proofs_and_drops() -> None:
     truth = reference(workload())
 
@@ -211,7 +207,7 @@ def test_any_number_of_choices_in_a_call(choices: int) -> None:
             kind,
             part,
             id=f"{kind.name}-{part}",
-            marks=[pytest.mark.long] if (kind, part) == (TorchCond, "engine") else [],
+            marks=[pytest.mark.long] if kind is TorchCond else [],
         )
         for kind, part in product((Batched, TorchCond, FusedSteps), ("engine", "policy"))
     ],
@@ -236,7 +232,14 @@ def test_only_a_part_is_compiled(kind: type[SlotStrategy], part: str) -> None:
     assert bool(linear) is (part == "policy")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=by_name)
+# torch_cond's step has all the parts of the others' and the branch besides.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=[] if kind is TorchCond else [pytest.mark.long])
+        for kind in KINDS
+    ],
+)
 def test_compiled_as_one_graph_by_a_backend_without_code_generation(
     kind: type[SlotStrategy],
 ) -> None:
@@ -251,7 +254,6 @@ def test_compiled_as_one_graph_by_a_backend_without_code_generation(
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled_by_inductor() -> None:
-    """torch_cond's step has all the parts of the others' and the branch besides."""
     found = evaluate(workload("--batch-size", "64"), TorchCond, mode="default").found
 
     assert same(found, reference(workload()))

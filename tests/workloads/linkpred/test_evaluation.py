@@ -425,7 +425,8 @@ def test_several_processes_search_as_long_as_the_slowest() -> None:
     ]
 
 
-def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", [pytest.param("0", marks=pytest.mark.long), "1"])
+def test_the_other_process_ends_when_a_search_fails(tmp_path: Path, fails: str) -> None:
     """The first process must not wait for a sum that will never be whole."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
@@ -436,14 +437,12 @@ def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
         "    evaluation.Evaluation.evaluate = evaluate\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for fails in ("0", "1"):
-        ended = [
-            process.communicate(timeout=120)[1]
-            for process in several(2, PYTHONPATH=path, FAILS=fails)
-        ]
-        other = "another process of the evaluation died: "
-        assert "kgprof: error: planted" in ended[int(fails)]
-        assert other in ended[1 - int(fails)], ended
+    ended = [
+        process.communicate(timeout=120)[1] for process in several(2, PYTHONPATH=path, FAILS=fails)
+    ]
+    other = "another process of the evaluation died: "
+    assert "kgprof: error: planted" in ended[int(fails)]
+    assert other in ended[1 - int(fails)], ended
 
 
 def test_a_dead_process_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -139,7 +139,15 @@ def test_a_first_look_says_how_many_children_float32_encoded_and_how_far_it_was_
         f"{search.again:,} of {search.children:,} children encoded"
         in dict(found.settings)["first look"]
     )
-    assert same(looked_at_first(of, "default"), truth)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("coarse")
+def test_a_first_look_with_three_layers_is_compiled() -> None:
+    """test_level_table compiles one in each test run."""
+    of = workload("--dtype", "float32", "--hidden", "32", "--layers", "3")
+
+    assert same(looked_at_first(of, "default"), run(of))
 
 
 @pytest.mark.usefixtures("coarse")

@@ -253,7 +253,8 @@ def test_compiled_by_inductor_it_derives_the_same() -> None:
     assert differing(derive(*tensors(other)), expected(other)) == 0
 
 
-def test_both_ways_to_find_repeated_children_agree_compiled_and_not() -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
+def test_both_ways_to_find_repeated_children_agree_compiled_and_not(backend: str) -> None:
     choose = torch.Generator().manual_seed(0)
     # words as large as they get, often equal
     words = torch.randint(0, 3, (3, 16, 90), generator=choose) << 60
@@ -261,10 +262,10 @@ def test_both_ways_to_find_repeated_children_agree_compiled_and_not() -> None:
 
     by_pairs = unification._repeated_by_pairs(words, valid) & valid
     by_sorting = unification._repeated_by_sorting(words, valid) & valid
-    compiled = (
-        torch.compile(unification._repeated_by_sorting, fullgraph=True, dynamic=False)(words, valid)
-        & valid
+    search = torch.compile(
+        unification._repeated_by_sorting, fullgraph=True, dynamic=False, backend=backend
     )
+    compiled = search(words, valid) & valid
 
     truth = torch.zeros_like(valid)
     for i, children in enumerate(words.permute(1, 2, 0).tolist()):
