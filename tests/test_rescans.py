@@ -12,7 +12,7 @@ import pytest
 from kgprof import model as m
 from kgprof.analysis.redaction import Redactor
 from tests.analysis.test_secrets import PLAIN
-from tests.expressions import MADE, PACKAGE, Expression, expressions
+from tests.expressions import MADE, PACKAGE, expressions
 from tests.rescans import rescanned
 
 # Those that stopped every report of a log with 150,000 zeros, and others of the kind.
@@ -59,29 +59,14 @@ def test_an_expression_that_reads_a_run_once_is_left_alone(pattern: str) -> None
     assert rescanned(re.compile(pattern)) is None
 
 
-# These have some hundred alternatives: they take three quarters of the time of all.
-LARGEST = ("secrets.py _SHAPES", "secrets.toml beside")
-
-
-def again(searched: list[Expression]) -> list[tuple[str, str]]:
-    return [
+def test_no_expression_of_kgprof_reads_a_run_again() -> None:
+    searched = [expression for expression in expressions() if expression.searches]
+    again = [
         (place, word) for place, pattern, _ in searched if (word := rescanned(pattern)) is not None
     ]
 
-
-def test_no_expression_of_kgprof_reads_a_run_again() -> None:
-    searched = [each for each in expressions() if each.searches and each.place not in LARGEST]
-
-    assert again(searched) == []
+    assert again == []
     assert len(searched) > 150
-
-
-@pytest.mark.long
-def test_nor_do_the_largest() -> None:
-    searched = [each for each in expressions() if each.searches and each.place in LARGEST]
-
-    assert again(searched) == []
-    assert len(searched) == len(LARGEST)
 
 
 @pytest.mark.parametrize("place", MADE)

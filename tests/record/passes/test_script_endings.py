@@ -114,7 +114,7 @@ EXITS_WITH_256 = "import sys\nprint('once', flush=True)\nsys.exit(256)\n"
 @pytest.mark.parametrize(
     ("text", "code", "outcome"),
     [
-        pytest.param(TWO_COMPILES, 0, "ok", marks=pytest.mark.long),
+        (TWO_COMPILES, 0, "ok"),
         (OPEN_EXECUTORS, 0, "ok"),
         (THREADS_AND_ATEXIT, 1, "exited"),
         (PROCESSES, 1, "raised"),

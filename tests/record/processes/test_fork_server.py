@@ -245,7 +245,6 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
     ]
 
 
-@pytest.mark.long
 def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(
     plans: Plans,
 ) -> None:
