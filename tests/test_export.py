@@ -252,7 +252,7 @@ def test_a_trace_that_breaks_off_is_exported_as_far_as_it_goes(
     code, _, err = here(capsys, *args)
 
     assert code == 0
-    assert err.startswith("kgprof: trace.json.gz: the trace is truncated")
+    assert err.startswith("kgprof: trace.json.gz: the trace was not read to its end")
     assert faults(json.loads(file.read_bytes())) == []
 
 

@@ -849,7 +849,7 @@ def compare(
     Exit code 0: no regression; 1: a time or a limited metric is worse, results changed, or a
     finding is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both
     sides, or BASE lacks the workload; 6: inconclusive (noise, too few rounds, another environment,
-    the machine itself changed, or HEAD was interrupted).
+    the machine itself changed, or a side was interrupted).
 
     \b
     For example:  kgprof compare --record HEAD^ . my_model.py:step

@@ -436,7 +436,7 @@ class _Text:
     def warnings(self) -> Iterator[str]:
         if not self.closed:
             yield (
-                f"the trace is truncated: its last {len(self.rest):,} bytes are not a "
+                f"the trace was not read to its end: its last {len(self.rest):,} bytes are not a "
                 "complete event"
             )
         if self.lost_bytes:

@@ -130,7 +130,7 @@ def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
         whole[whole.index('{"ph": "X", "cat": "cpu_op", "name": "op7') : whole.index("op7") + 3]
     )
     assert trace.warnings == (
-        f"the trace is truncated: its last {lost} bytes are not a complete event",
+        f"the trace was not read to its end: its last {lost} bytes are not a complete event",
     )
 
 
@@ -148,7 +148,7 @@ def test_a_damaged_gzip_is_read_as_far_as_it_goes(tmp_path: Path, damage: str) -
     assert 500 < len(trace.events) < 5000
     assert [e.name for e in trace.events[:400]] == [e["name"] for e in events[:400]]
     assert trace.warnings[0].startswith("the gzip data ")
-    assert trace.warnings[1].startswith("the trace is truncated")
+    assert trace.warnings[1].startswith("the trace was not read to its end")
 
 
 def test_events_of_another_shape_are_counted(tmp_path: Path) -> None:
@@ -257,7 +257,8 @@ def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
     assert [e.name for e in trace.events] == (["a"] if start + keep >= text.index("}}") + 2 else [])
     begin = start if start + keep < text.index("}}") + 2 else min(second, start + keep)
     assert trace.warnings == (
-        (f"the trace is truncated: its last {start + keep - begin} bytes are not a complete event"),
+        f"the trace was not read to its end: its last {start + keep - begin} bytes are not a "
+        "complete event",
     )
 
 

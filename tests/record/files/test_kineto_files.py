@@ -379,7 +379,7 @@ ONE_EVENT = json.dumps({"traceEvents": [event("cpu_op", "aten::mm", 1.0, 2.0)]})
         (
             "t.json",
             b'{"traceEvents": [' + b"[" * 100_000,
-            "it has no complete event (ph X); the trace is truncated",
+            "it has no complete event (ph X); the trace was not read to its end",
         ),
         (
             "t.json.gz",
@@ -409,7 +409,7 @@ def test_what_is_no_trace_is_one_error(
 @pytest.mark.parametrize(
     ("content", "warning"),
     [
-        (WHOLE[: len(WHOLE) // 2], "the trace is truncated"),
+        (WHOLE[: len(WHOLE) // 2], "the trace was not read to its end"),
         (gzip.compress(WHOLE, mtime=0)[:-40], "the gzip data is truncated"),
         (WHOLE.replace(KERNEL.encode(), b"\xff\xfe\xfa", 1), ""),
     ],
