@@ -1,14 +1,16 @@
 """The ladder of one program: each lever on top of those that were shown to help before it.
 
     first start     is it safe to start again (kgprof.lab.fix.first_start); which levers may help
-    as it is        a Recording (COMPILE and TIMING), and three seeded starts for the results
-    a lever         the text of the workload's file changed in a copy; a seeded start for the
-                    results; a Recording; then pairs of processes in turn with what was kept so far,
-                    until its gain is shown to help, too small, or not decided after MOST_PAIRS
+    as it is        a Recording (COMPILE and TIMING)
+    a lever         the text of the workload's file changed in a copy; a Recording; pairs of
+                    processes in turn with what was kept so far, until its gain is shown to help,
+                    too small, or not decided after MOST_PAIRS; if it helps, a seeded start for the
+                    results, and before the first of these three of the program as it is
     at the end      what was kept is measured without each of its levers in turn: one that adds
                     nothing goes; then the patch against the program as it is, in new pairs
 
-A lever is shown to help where the whole interval of ``judge.paired`` lies below 1 - LEAST_GAIN.
+A lever is shown to help where the whole interval of ``judge.paired`` lies below 1 - LEAST_GAIN, or,
+as the patch is measured again, where each of the first pairs lies below CLEAR.
 """
 
 import math
@@ -40,7 +42,8 @@ from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
-FIRST_PAIRS = 2  # after which a lever without any gain is given up
+FIRST_PAIRS = 2  # after which a lever without any gain is given up, and one with a clear one kept
+CLEAR = 0.9
 IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
@@ -69,7 +72,7 @@ class Measured(NamedTuple):
     @property
     def why(self) -> str:
         """Why it is not kept, with what was seen where that is no gain."""
-        if isinstance(self.gain, m.Gain):
+        if isinstance(self.gain, m.Gain) or self.decision is Decision.SHOWN:
             return self.decision
         return f"{self.decision}: {self.gain.reason}"
 
@@ -108,6 +111,10 @@ class Side(m.Model):
     @property
     def temporary(self) -> Path:
         return self.folder / "tmp"
+
+    @property
+    def works_on(self) -> bool:
+        return any(each.starts_workers for each in self.levers)
 
 
 class Climb:
@@ -191,7 +198,7 @@ class Climb:
     # ------------------------------------------------------------ the program as it is
 
     def measure_as_it_is(self, facts: m.StepFacts) -> None:
-        """Record it, and what it computes; add to the facts what torch's hints name."""
+        """Record it; add to the facts what torch's hints name."""
         side = self.as_is
         asked = self._options
         self._say("as it is: the plan")
@@ -219,11 +226,6 @@ class Climb:
         (self.key,) = plan.runs
         if why := self._record(side):
             raise WorkloadError(f"{asked.workload} as it is: {why}")
-        for name in ("as it is", "again", "float64"):
-            self._say(f"as it is: its results ({name})")
-            why = self._keep_results(side, name)
-            if name != "float64" and (why or not self._arrays[name]):
-                self._nothing_to_compare = why or "its steps return nothing that can be compared"
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
@@ -282,17 +284,19 @@ class Climb:
     def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
         before = self.kept
         side = self._side(lever.id, text, (*before.levers, lever))
-        became, why = self._results_of(side)
+        became: m.Results | m.Skipped = m.Skipped("it was not shown to help")
         measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
         needs_leave = False
-        if not why:
-            why = self._refused(lever, became)
-        if not why:
-            why = self._record(side)
+        why = self._record(side)
         if not why:
             measured = self._compared(before, side)
             why = measured.why
-        if not why and lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING:
+        if not why:
+            became, why = self._results_of(side)
+        if not why:
+            why = self._refused(lever, became)
+        may_mean = lever.changes is m.Changes.MEANING and became is not m.Results.SAME
+        if not why and may_mean and allowed is not m.Changes.MEANING:
             why = "it changes what the program means (--allow meaning puts it into the patch)"
             needs_leave = True
         if not why:
@@ -376,13 +380,13 @@ class Climb:
         if not self.kept.levers:
             return NOTHING
         patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
-        side = self._side("patch", self.kept.text, self.kept.levers)
+        side = self.kept
         became, why = self._results_of(side)
         refused = (self._refused(lever, became) for lever in side.levers)
-        why = why or next(filter(None, refused), "") or self._record(side)
+        why = why or next(filter(None, refused), "")
         if why:
             return Ending("", m.Skipped(why), became)
-        gain, decision = self._compared(self.as_is, side, until=math.inf)
+        gain, decision = self._compared(self.as_is, side, until=math.inf, is_last=True)
         if decision is Decision.SHOWN:
             return Ending(patch, gain, became)
         if isinstance(gain, m.Gain):
@@ -431,13 +435,15 @@ class Climb:
         self.starts += 1
         if self._again_is_safe:
             self._renew(side)
+        # what is compiled for the first start is not for the others: a cached graph has no messages
+        caches = "caches-0" if self._recorders else "caches-first"
         trial = trials.run(
             function,
             question,
             options=options,
             scratch=side.folder,
             caches=children.Caches(
-                folder=side.folder / "caches-trial", kept=True, extra=self._variables(side)
+                folder=self.as_is.folder / caches, kept=True, extra=self._variables(side)
             ),
             checkout=self._checkout(side),
         )
@@ -447,6 +453,7 @@ class Climb:
 
     def _keep_results(self, side: Side, name: str) -> str:
         """Why there are none; empty where they were kept."""
+        self._say(f"{side.label}: its results" + clause(", ", name.removeprefix(side.label)))
         question = results.Question(
             folder=str(side.folder), name=name, in_float64=name == "float64"
         )
@@ -458,9 +465,16 @@ class Climb:
         self._arrays[name] = found or {}
         return ""
 
+    def _keep_results_as_it_is(self) -> None:
+        for name in ("as it is", "again", "float64"):
+            why = self._keep_results(self.as_is, name)
+            if name != "float64" and (why or not self._arrays.get(name)):
+                self._nothing_to_compare = why or "its steps return nothing that can be compared"
+
     def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
-        self._say(f"{side.label}: its results")
-        if why := self._keep_results(side, side.label):
+        if not self._arrays:
+            self._keep_results_as_it_is()
+        if side.label not in self._arrays and (why := self._keep_results(side, side.label)):
             return m.Skipped(why), why
         if self._nothing_to_compare:
             return m.Skipped(self._nothing_to_compare), ""
@@ -481,7 +495,7 @@ class Climb:
             output / layout.FOLDER,
             self._options,
             plan,
-            side.folder,
+            self.as_is.folder,  # with the caches of all sides
             self._progress,
             checkout=self._checkout(side),
             side=side.label,
@@ -495,8 +509,11 @@ class Climb:
         (run,) = recordings.load(making.folder).runs
         return f"the program {run.exit.words}"
 
-    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
-        """The time of ``after`` over that of ``before``; no pair is begun after both ends."""
+    def _compared(
+        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
+    ) -> Measured:
+        """The time of ``after`` over that of ``before``; no pair is begun after both ends.
+        ``is_last``: what is seen is stated as the gain, and not measured once more."""
         one = self._recorders[before.label]
         other = self._recorders[after.label]
         first = self._times(one)
@@ -519,26 +536,39 @@ class Climb:
             sides = (other, one)
             if made % 2:
                 sides = (one, other)
-            ended_well = sides[0].measure_pair(sides[1], self.key, self._number)
-            measured = self._decided(one, other, range(begun + 1, self._number + 1))
+            ended_well = self._measured_pair(sides, alone=before.works_on or after.works_on)
+            numbers = range(begun + 1, self._number + 1)
+            measured = self._decided(one, other, numbers, is_last=is_last)
             if measured.decision is not Decision.OPEN or not ended_well:
                 break
         return measured
+
+    def _measured_pair(self, sides: tuple[Recorder, Recorder], *, alone: bool) -> bool:
+        """In turn; one after the other where workers would get ahead in the other one's turn."""
+        one, other = sides
+        if not alone and not any(self.facts.loaders):
+            return one.measure_pair(other, self.key, self._number, at_once=True)
+        return all(each.measure_round(self.key, self._number) for each in sides)
 
     def _times(self, of: Recorder) -> Samples | m.Skipped:
         (run,) = recordings.load(of.folder).runs
         return times.samples(times.RunTimes.of(run), times.PER_STEP)
 
-    def _decided(self, one: Recorder, other: Recorder, numbers: range) -> Measured:
+    def _decided(
+        self, one: Recorder, other: Recorder, numbers: range, *, is_last: bool
+    ) -> Measured:
         first = self._times(one)
         second = self._times(other)
         if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
             return Measured(m.first_skipped(first, second), Decision.OPEN)
         made = pairs_of(first, second, numbers)
-        if len(made) == FIRST_PAIRS and all(pair.ratio >= 1 for pair in made):
+        if len(made) == FIRST_PAIRS:
             seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
-            why = f"{seen} in {plural(FIRST_PAIRS, 'pair')}"
-            return Measured(m.Skipped(why), Decision.NONE)
+            said = m.Skipped(f"{seen} in {plural(FIRST_PAIRS, 'pair')}")
+            if all(pair.ratio >= 1 for pair in made):
+                return Measured(said, Decision.NONE)
+            if not is_last and all(pair.ratio < CLEAR for pair in made):
+                return Measured(said, Decision.SHOWN)
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:

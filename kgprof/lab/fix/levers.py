@@ -14,13 +14,16 @@ _OF_COMPILE = frozenset(
     ("fullgraph", "dynamic", "backend", "mode", "options", "disable", "recompile_limit")
 )
 _NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
+_WORKERS = 4
+_PERSISTENT = "persistent_workers=True"
+_OF_CACHE = frozenset(("past_key_values", "use_cache", "cache_config"))  # of generate()
 _LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
 
 
 def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
     """All levers for one program, most promising first."""
     settings = tuple(_setting(name, value) for name, value in facts.settings)
-    return (*_COMPILING, *settings, *_OTHERS)
+    return (*_FIRST, *_COMPILING, *settings, *_OTHERS)
 
 
 def _edit(edits: Callable[..., list[Edit]], *given: str) -> _TextEdit:
@@ -130,6 +133,34 @@ def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     return edits
 
 
+_IN_BUCKETS = """
+
+def in_buckets(model, rows=32):
+    def padded(x):
+        more = (0, 0) * (x.dim() - 1) + (0, -len(x) % rows)
+        return model({}(x, more))[: len(x)]
+
+    return padded
+
+
+"""
+
+
+def _in_buckets(program: Program, facts: m.StepFacts) -> list[Edit]:
+    """Wrap what is compiled and has a name."""
+    if "in_buckets" in program.text:
+        return []
+    sites = list(_compiling(program, facts.modules))
+    edits = []
+    for node in program.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value in sites:
+                function = _IN_BUCKETS.format(program.written("torch.nn.functional.pad"))
+                code = f"{function}{name} = in_buckets({name})"
+                edits += program.after_assignment(name, code)
+    return edits
+
+
 # ---------------------------------------------------------------- a line of settings
 
 
@@ -175,6 +206,29 @@ def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
     edits = []
     for name in facts.modules:
         edits += program.after_assignment(name, f"{name}.{code}")
+    return edits
+
+
+def _loader_workers(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for call in program.calls("DataLoader"):
+        given = {each.arg: each.value for each in call.keywords}
+        match given.get("num_workers"):
+            case None if "persistent_workers" not in given:
+                edits += program.argument(call, "num_workers", f"{_WORKERS}, {_PERSISTENT}")
+            case ast.Constant(value=0) as none:
+                edits.append(program.replaced(none, str(_WORKERS)))
+    return edits
+
+
+def _static_cache(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for node in program.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="generate") as method, keywords=keywords):
+                is_free = _OF_CACHE.isdisjoint(each.arg for each in keywords)
+                if is_free and _first_name(method) in facts.modules:
+                    edits += program.argument(node, "cache_implementation", '"static"')
     return edits
 
 
@@ -228,6 +282,44 @@ def _can_freeze(facts: m.StepFacts) -> bool:
     return bool(facts.frames) and not facts.returns_gradient and not facts.optimizers
 
 
+_FIRST = (
+    Lever(
+        id="loader-workers",
+        says=f"loads batches in {_WORKERS} processes beside the program",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: 0 in facts.loaders and facts.cores > 1,
+            "a DataLoader loads in the program's own process",
+        ),
+        edit=_edit(_loader_workers),
+        starts_workers=True,
+    ),
+    Lever(
+        id="static-cache",
+        says="generates with a cache of one size, which transformers compiles for",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.generates, "a model of transformers makes text"),
+        edit=_edit(_static_cache),
+    ),
+    Lever(
+        id="buckets",
+        says="pads the rows of what is compiled to a multiple of 32",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.graphs_late,
+            "torch recorded CUDA graphs for new sizes in the second half of the steps, too",
+        ),
+        edit=_edit(_in_buckets),
+    ),
+    Lever(
+        id="channels-last",
+        says="stores the weights of convolutions with the channels last",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
+        edit=_edit(_channels_last),
+    ),
+)
+
 _COMPILING = (
     Lever(
         id="reduce-overhead",
@@ -279,13 +371,6 @@ _COMPILING = (
 )
 
 _OTHERS = (
-    Lever(
-        id="channels-last",
-        says="stores the weights of convolutions with the channels last",
-        changes=_ROUNDING,
-        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
-        edit=_edit(_channels_last),
-    ),
     Lever(
         id="cudnn-benchmark",
         says="tries cuDNN's ways to compute a convolution, and keeps the fastest",

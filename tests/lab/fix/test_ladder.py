@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.judge import Samples
 from kgprof.lab.fix.ladder import LEAST_GAIN, Climb, Decision, Measured, Program, Side, decision_of
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.trees import Tree
@@ -52,7 +54,9 @@ class Canned(Climb):
     def _record(self, side: Side) -> str:
         return "the program raised ValueError" if side.label in self.dies else ""
 
-    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
+    def _compared(
+        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
+    ) -> Measured:
         names = {each.id for each in after.levers} - {each.id for each in before.levers}
         if names & set(self.open):
             return Measured(m.Skipped("no time"), Decision.OPEN)
@@ -112,7 +116,7 @@ def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
         (m.Skipped("the program raised KeyError"), m.Changes.NOTHING, False),
     ],
 )
-def test_results_decide_before_times(
+def test_what_is_faster_is_kept_if_its_results_hold(
     climb: Canned, became: m.Results | m.Skipped, changes: m.Changes, is_kept: bool
 ) -> None:
     climb.speeds = {"fast": 0.5}
@@ -219,7 +223,7 @@ def test_the_patch_is_stated_by_what_was_measured_after_it_was_chosen(climb: Can
 def test_a_patch_whose_results_differ_is_none(climb: Canned) -> None:
     climb.speeds = {"fast": 0.5}
     climb.climb([lever("fast")], m.Changes.ROUNDING)
-    climb.became = {"patch": m.Results.DIFFERENT}
+    climb.became = {"fast": m.Results.DIFFERENT}
 
     patch, measured, became = climb.ended()
 
@@ -276,12 +280,55 @@ def test_without_results_only_what_changes_nothing_can_be_kept(
 
 
 def test_a_faster_lever_that_is_not_allowed_says_so(climb: Canned) -> None:
-    climb.speeds = {"bf16": 0.5}
+    climb.speeds = {"bf16": 0.5, "workers": 0.5}
+    climb.became = {"bf16": m.Results.ROUNDED}
+    levers = [lever("bf16", m.Changes.MEANING), lever("workers", m.Changes.MEANING)]
 
-    climb.climb([lever("bf16", m.Changes.MEANING)], m.Changes.ROUNDING)
+    climb.climb(levers, m.Changes.ROUNDING)
 
     assert climb.trials[0].needs_leave
-    assert not climb.trials[0].kept
+    assert kept(climb) == ["workers"]  # whose results are the same, bit for bit
+
+
+def test_what_is_not_faster_has_no_start_for_its_results(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(climb, "_keep_results", lambda side, name: pytest.fail(name))
+    monkeypatch.setattr(climb, "_results_of", lambda side: Climb._results_of(climb, side))
+
+    climb.climb([lever("idle")], m.Changes.ROUNDING)
+
+    assert isinstance(climb.trials[0].results, m.Skipped)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_last", "decision"),
+    [
+        ((0.5, 0.8), False, Decision.SHOWN),
+        ((0.5, 0.8), True, Decision.OPEN),
+        ((0.5, 0.95), False, Decision.OPEN),
+        ((1.0, 1.2), True, Decision.NONE),
+        ((0.5,), False, Decision.OPEN),
+    ],
+)
+def test_two_pairs_decide_what_is_clear(
+    climb: Canned,
+    monkeypatch: pytest.MonkeyPatch,
+    ratios: Sequence[float],
+    is_last: bool,
+    decision: Decision,
+) -> None:
+    pieces = Samples(median=1, low=1, high=1, count=20, pieces={})
+    rounds = {number: 1.0 for number, _ in enumerate(ratios, 2)}
+    one = replace(pieces, rounds=rounds)
+    other = replace(pieces, rounds=dict(enumerate(ratios, 2)))
+    recorders = {"one": one, "other": other}
+    monkeypatch.setattr(climb, "_times", recorders.get)
+
+    measured = climb._decided("one", "other", range(2, 2 + len(ratios)), is_last=is_last)  # type: ignore[arg-type]
+
+    assert measured.decision is decision
+    assert bool(measured.why) is (decision is not Decision.SHOWN)
 
 
 @pytest.mark.parametrize(
