@@ -78,7 +78,9 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
     effects.listen()
     facts = None
     try:
-        facts = _steps(options, device)
+        # as the starts for the results draw them, which find what is compiled here
+        with torch._inductor.config.patch(fallback_random=True):
+            facts = _steps(options, device)
     finally:
         effects.ends()
         write(Seen(effects.found(), facts))

@@ -435,15 +435,13 @@ class Climb:
         self.starts += 1
         if self._again_is_safe:
             self._renew(side)
-        # what is compiled for the first start is not for the others: a cached graph has no messages
-        caches = "caches-0" if self._recorders else "caches-first"
         trial = trials.run(
             function,
             question,
             options=options,
             scratch=side.folder,
             caches=children.Caches(
-                folder=self.as_is.folder / caches, kept=True, extra=self._variables(side)
+                folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
             ),
             checkout=self._checkout(side),
         )

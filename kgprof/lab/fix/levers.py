@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from kgprof import model as m
 from kgprof.lab.fix.edits import Edit, Program
 from kgprof.lab.fix.lever import Lever
+from kgprof.wording import clause
 
 _TextEdit = Callable[[str, m.StepFacts], str | None]
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -97,14 +98,14 @@ def _is_of_own_class(program: Program, name: str) -> bool:
     return bool(classes) and not any(owner.startswith("torch.nn.") for owner in owners)
 
 
-def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
+def _compile_model(program: Program, facts: m.StepFacts, mode: str = "") -> list[Edit]:
     edits = []
     for name in _eager_modules(facts):
         if _is_compiled(program, name):
             continue
-        code = f"{name}.compile()"
+        code = f"{name}.compile({mode})"
         if not _is_of_own_class(program, name):
-            code = f"{name} = {program.written('torch.compile')}({name})"
+            code = f"{name} = {program.written('torch.compile')}({name}{clause(', ', mode)})"
         edits += program.after_assignment(name, code)
     return edits
 
@@ -156,7 +157,10 @@ def _in_buckets(program: Program, facts: m.StepFacts) -> list[Edit]:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value in sites:
                 function = _IN_BUCKETS.format(program.written("torch.nn.functional.pad"))
-                code = f"{function}{name} = in_buckets({name})"
+                what = name
+                if name in facts.compiled_modules:  # it stays a module
+                    what = f"{name}.forward"
+                code = f"{function}{what} = in_buckets({what})"
                 edits += program.after_assignment(name, code)
     return edits
 
@@ -269,6 +273,12 @@ def _for_modules(facts: m.StepFacts) -> str:
     return f"nothing is compiled, and {', '.join(names)} can be"
 
 
+def _with_graphs(facts: m.StepFacts) -> str:
+    if not _is_on_cuda(facts):
+        return ""
+    return _for_modules(facts)
+
+
 def _for_optimizers(facts: m.StepFacts) -> str:
     names = [name for name, _ in facts.optimizers]
     return f"nothing compiles what {', '.join(names)} computes" if names else ""
@@ -334,6 +344,13 @@ _COMPILING = (
         changes=_ROUNDING,
         wanted=_for_modules,
         edit=_edit(_compile_model),
+    ),
+    Lever(
+        id="compile-with-graphs",
+        says="compiles the model, with CUDA graphs",
+        changes=_ROUNDING,
+        wanted=_with_graphs,
+        edit=_edit(_compile_model, 'mode="reduce-overhead"'),
     ),
     Lever(
         id="compile-step",

@@ -70,7 +70,8 @@ def measure(question_json: bytes, options: m.Options, write: Write) -> None:
             }
         for name, tensor in _left(options.workload):
             arrays |= dict(named_arrays(tensor, name))
-    store.write_result(Path(question.folder), m.RunKey(question.name, m.AS_IS), arrays)
+    key = m.RunKey(question.name, m.AS_IS)
+    store.write_result(Path(question.folder), key, arrays, compressed=False)
     write(Answer(len(arrays)))
 
 

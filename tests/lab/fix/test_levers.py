@@ -582,6 +582,30 @@ EDITS = [
         """,
     ),
     (
+        "compile-with-graphs",
+        """\
+        model = Net()
+        x = 1
+        """,
+        """\
+        model = Net()
+        model.compile(mode="reduce-overhead")
+        x = 1
+        """,
+    ),
+    (
+        "compile-with-graphs",
+        """\
+        import torch
+        model = torch.nn.Linear(2, 2)
+        """,
+        """\
+        import torch
+        model = torch.nn.Linear(2, 2)
+        model = torch.compile(model, mode="reduce-overhead")
+        """,
+    ),
+    (
         "gc-freeze",
         """\
         import torch
@@ -744,6 +768,14 @@ def test_a_compiled_module_is_not_compiled_again() -> None:
     assert new == f"{text}other.compile()\n"
 
 
+def test_a_compiled_module_in_buckets_is_the_same_module() -> None:
+    text = "import torch\nfast = torch.compile(model)\n"
+    new = edited("buckets", text, compiled_modules=("fast",))
+
+    assert new is not None
+    assert new.endswith("\nfast.forward = in_buckets(fast.forward)\n")
+
+
 # ---------------------------------------------------------------- when they are worth trying
 
 CPU = {"device": "cpu"}
@@ -791,6 +823,10 @@ BOTH = {"has_convolution": True, "has_float32": True}
         (CPU | {"loaders": (0,)}, {"gc-freeze"}),
         (CPU | {"loaders": (2,), "cores": 2, "threads": 2}, ONE_THREAD),
         (CPU | {"generates": True}, {"gc-freeze", "static-cache"}),
+        (
+            CUDA | {"modules": ("model",)},
+            {"gc-freeze", "reduce-overhead", "compile-model", "compile-with-graphs"},
+        ),
         (CUDA | {"graphs_late": 3}, {"gc-freeze", "reduce-overhead", "buckets"}),
         (CPU | {"settings": (("a", True), ("b", False))}, {"gc-freeze", "setting-a", "setting-b"}),
     ],
