@@ -347,7 +347,9 @@ def _is_compiled(one: torch.nn.Module) -> bool:
 
 
 def _has_convolution(one: torch.nn.Module) -> bool:
-    return any(isinstance(child, torch.nn.modules.conv._ConvNd) for child in one.modules())
+    """Tell whether a part has weights of four dimensions, which can have the channels last."""
+    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    return any(isinstance(child, kinds) for child in one.modules())
 
 
 def _requires_gradient(returned: object) -> bool:

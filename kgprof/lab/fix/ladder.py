@@ -5,7 +5,7 @@
     a lever         the text of the workload's file changed in a copy; a Recording; pairs of
                     processes in turn with what was kept so far, until its gain is shown to help,
                     too small, or not decided after MOST_PAIRS; if it helps, a seeded start for the
-                    results, and before the first of these three of the program as it is
+                    results, and before the first of these one of the program as it is
     at the end      what was kept is measured without each of its levers in turn: one that adds
                     nothing goes; then the patch against the program as it is, in new pairs
 
@@ -42,7 +42,8 @@ from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
-FIRST_PAIRS = 2  # after which a lever without any gain is given up, and one with a clear one kept
+# After so many a lever without a gain is given up, and one with a clear one kept.
+FIRST_PAIRS = 2
 CLEAR = 0.9
 IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
@@ -60,7 +61,7 @@ class Decision(StrEnum):
 
     SHOWN = ""
     SLOWER = "it took longer"
-    NONE = "no gain was seen"
+    NONE = f"no gain of {LEAST_GAIN:.0%} was seen"
     SMALL = f"its gain is below {LEAST_GAIN:.0%}"
     OPEN = "not decided"
 
@@ -148,7 +149,7 @@ class Climb:
         self.as_is = self._side("as it is", text)
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
-        self._nothing_to_compare = ""  # why the program as it is left no results
+        self._no_results: dict[str, str] = {}  # of each start for them: why it left none
         self._took_s = 0.0  # of the last lever
 
     @property
@@ -450,35 +451,41 @@ class Climb:
         return trial
 
     def _keep_results(self, side: Side, name: str) -> str:
-        """Why there are none; empty where they were kept."""
+        """Why there are none; empty where they are kept. Each is started once."""
+        if name in self._no_results:
+            return self._no_results[name]
         self._say(f"{side.label}: its results" + clause(", ", name.removeprefix(side.label)))
         question = results.Question(
             folder=str(side.folder), name=name, in_float64=name == "float64"
         )
         options = replace(self.program.options, steps=m.FIX_RESULT_STEPS)
         trial = self._ask(side, results.FUNCTION, question, options)
+        why = ""
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
-            return f"the program {_words(trial)}"
-        found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
-        self._arrays[name] = found or {}
-        return ""
-
-    def _keep_results_as_it_is(self) -> None:
-        for name in ("as it is", "again", "float64"):
-            why = self._keep_results(self.as_is, name)
-            if name != "float64" and (why or not self._arrays.get(name)):
-                self._nothing_to_compare = why or "its steps return nothing that can be compared"
+            why = f"the program {_words(trial)}"
+        else:
+            found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
+            self._arrays[name] = found or {}
+        self._no_results[name] = why
+        return why
 
     def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
-        if not self._arrays:
-            self._keep_results_as_it_is()
-        if side.label not in self._arrays and (why := self._keep_results(side, side.label)):
-            return m.Skipped(why), why
-        if self._nothing_to_compare:
-            return m.Skipped(self._nothing_to_compare), ""
+        """And why the program with it left none. A second start of the program as it is, and one in
+        float64, are made for what is not the same bit for bit."""
         none: results.Arrays = {}
-        names = (side.label, "as it is", "again", "float64")
-        found, as_is, again, wide = (self._arrays.get(name, none) for name in names)
+        lacking = self._keep_results(self.as_is, "as it is")
+        if why := self._keep_results(side, side.label):
+            return m.Skipped(why), why
+        found, as_is = (self._arrays.get(name, none) for name in (side.label, "as it is"))
+        if as_is and results.are_same(found, as_is):
+            return m.Results.SAME, ""
+        lacking = lacking or self._keep_results(self.as_is, "again")
+        if not lacking and not as_is:
+            lacking = "its steps return nothing that can be compared"
+        if lacking:
+            return m.Skipped(lacking), ""
+        self._keep_results(self.as_is, "float64")
+        again, wide = (self._arrays.get(name, none) for name in ("again", "float64"))
         return results.compared(found, as_is, again, wide), ""
 
     def _record(self, side: Side) -> str:
@@ -563,7 +570,10 @@ class Climb:
         if len(made) == FIRST_PAIRS:
             seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
             said = m.Skipped(f"{seen} in {plural(FIRST_PAIRS, 'pair')}")
-            if all(pair.ratio >= 1 for pair in made):
+            least = 1.0
+            if not is_last:
+                least -= LEAST_GAIN
+            if all(pair.ratio >= least for pair in made):
                 return Measured(said, Decision.NONE)
             if not is_last and all(pair.ratio < CLEAR for pair in made):
                 return Measured(said, Decision.SHOWN)

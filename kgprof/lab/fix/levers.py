@@ -313,7 +313,7 @@ _FIRST = (
     ),
     Lever(
         id="buckets",
-        says="pads the rows of what is compiled to a multiple of 32",
+        says="pads rows to a multiple of 32: a new size needs no CUDA graph of its own",
         changes=_ROUNDING,
         wanted=_said(
             lambda facts: facts.graphs_late,

@@ -6,7 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -100,7 +102,7 @@ def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
     assert kept(climb) == ["fast", "faster"]
     assert climb.kept.text == "x = 1\nfast()\nfaster()\n"
     assert (climb.kept.copy / "a.py").read_text() == climb.kept.text
-    assert why(climb, "idle") == "no gain was seen: 1.10 and 1.20 in 2 pairs"
+    assert why(climb, "idle") == "no gain of 3% was seen: 1.10 and 1.20 in 2 pairs"
     assert [each.code for each in climb.trials] == ["fast()", "idle()", "faster()"]
 
 
@@ -268,7 +270,6 @@ def test_without_results_only_what_changes_nothing_can_be_kept(
     climb: Canned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(climb, "_keep_results", lambda side, name: "")
-    climb._nothing_to_compare = "its steps return nothing that can be compared"
     climb.speeds = {"gc": 0.5, "fused": 0.5}
     levers = [lever("gc", m.Changes.NOTHING), lever("fused")]
 
@@ -301,6 +302,75 @@ def test_what_is_not_faster_has_no_start_for_its_results(
     assert isinstance(climb.trials[0].results, m.Skipped)
 
 
+class Recording:
+    """Says what it was asked to measure."""
+
+    def __init__(self, asked: list[str], name: str) -> None:
+        self.asked, self.name = asked, name
+
+    def measure_pair(self, other: Recording, *_: object, at_once: bool) -> bool:
+        self.asked.append(f"{self.name} beside {other.name}")
+        return at_once
+
+    def measure_round(self, *_: object) -> bool:
+        self.asked.append(self.name)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("loaders", "alone", "asked"),
+    [
+        ((), False, ["one beside other"]),
+        ((0,), False, ["one beside other"]),
+        ((0, 2), False, ["one", "other"]),
+        ((0,), True, ["one", "other"]),
+    ],
+)
+def test_processes_with_workers_run_one_after_the_other(
+    climb: Canned, loaders: tuple[int, ...], alone: bool, asked: list[str]
+) -> None:
+    climb.facts = replace(FACTS, loaders=loaders)
+    climb.key = m.RunKey("step", m.AS_IS)
+    seen: list[str] = []
+    sides: Any = tuple(Recording(seen, name) for name in ("one", "other"))
+
+    assert climb._measured_pair(sides, alone=alone)
+    assert seen == asked
+
+
+@pytest.mark.parametrize(
+    ("found", "again", "starts", "became"),
+    [
+        (1.0, 1.0, 2, m.Results.SAME),
+        (1.0, 2.0, 2, m.Results.SAME),
+        (1.5, 2.0, 4, m.Results.NOT_COMPARABLE),
+        (1.5, 1.0, 4, m.Results.DIFFERENT),
+    ],
+)
+def test_results_that_are_the_same_need_no_other_start(
+    climb: Canned,
+    monkeypatch: pytest.MonkeyPatch,
+    found: float,
+    again: float,
+    starts: int,
+    became: m.Results,
+) -> None:
+    values = {"as it is": 1.0, "lever": found, "again": again, "float64": 1.0}
+    asked = []
+
+    def keep(side: Side, name: str) -> str:
+        asked.append(name)
+        climb._arrays[name] = {"result of step 1:": np.float32([values[name]])}
+        return ""
+
+    monkeypatch.setattr(climb, "_keep_results", keep)
+
+    said = Climb._results_of(climb, climb._side("lever", TEXT))
+
+    assert said == (became, "")
+    assert len(asked) == starts
+
+
 @pytest.mark.parametrize(
     ("ratios", "is_last", "decision"),
     [
@@ -308,6 +378,9 @@ def test_what_is_not_faster_has_no_start_for_its_results(
         ((0.5, 0.8), True, Decision.OPEN),
         ((0.5, 0.95), False, Decision.OPEN),
         ((1.0, 1.2), True, Decision.NONE),
+        ((0.98, 1.2), False, Decision.NONE),
+        ((0.98, 1.2), True, Decision.OPEN),
+        ((0.96, 1.2), False, Decision.OPEN),
         ((0.5,), False, Decision.OPEN),
     ],
 )
