@@ -15,6 +15,7 @@ as the patch is measured again, where each of the first pairs lies below CLEAR.
 
 import math
 import shutil
+import statistics
 import time
 from collections.abc import Sequence
 from enum import StrEnum
@@ -557,7 +558,16 @@ class Climb:
 
     def _times(self, of: Recorder) -> Samples | m.Skipped:
         (run,) = recordings.load(of.folder).runs
-        return times.samples(times.RunTimes.of(run), times.PER_STEP)
+        found = times.samples(times.RunTimes.of(run), times.PER_STEP)
+        if isinstance(found, m.Skipped):
+            return found
+        # Alone means beside workers: most steps find a batch, and the others wait for all of them.
+        alone = {
+            number: statistics.fmean(each.timing.every_us)
+            for number, each in run.timed_rounds.items()
+            if not each.timing.slice_steps
+        }
+        return replace(found, rounds={**found.rounds, **alone})
 
     def _decided(
         self, one: Recorder, other: Recorder, numbers: range, *, is_last: bool

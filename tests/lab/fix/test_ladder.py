@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from kgprof.lab.fix.ladder import LEAST_GAIN, Climb, Decision, Measured, Program
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.trees import Tree
 from kgprof.progress import Progress
+from kgprof.reading import recordings
+from tests.record import handmade
 
 FACTS = m.StepFacts(device="cpu")
 TEXT = "x = 1\n"
@@ -300,6 +303,33 @@ def test_what_is_not_faster_has_no_start_for_its_results(
     climb.climb([lever("idle")], m.Changes.ROUNDING)
 
     assert isinstance(climb.trials[0].results, m.Skipped)
+
+
+def test_beside_workers_the_mean_step_counts(
+    climb: Canned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timing(*step_us: float, slice_steps: int = 0) -> m.TimingPass:
+        return m.TimingPass(
+            clock="a clock", step_us=(step_us,), evaluation_s=(), slice_steps=slice_steps
+        )
+
+    def round_of(number: int, timed: m.TimingPass) -> m.RoundRecord:
+        measured = m.TimedRound(
+            first_call_s=1.0, graphs_from_cache=0, graphs_compiled=0, timing=timed
+        )
+        return m.RoundRecord(number=number, measured=measured, exit=m.Exit(m.Outcome.OK))
+
+    one = round_of(2, timing(1, 1, 10))
+    other = round_of(3, timing(1, 1, 10, slice_steps=1))
+    whole = handmade.write(tmp_path / "handmade")
+    run = replace(whole.runs[0], timing=timing(1, 1, 10), rounds=(one, other))
+    monkeypatch.setattr(recordings, "load", lambda folder: replace(whole, runs=(run,)))
+    recorder: Any = SimpleNamespace(folder=tmp_path)
+
+    found = climb._times(recorder)
+
+    assert isinstance(found, Samples)
+    assert found.rounds == {1: 1, 2: 4, 3: 1}
 
 
 class Recording:
