@@ -194,8 +194,9 @@ def _announce(climb: Climb, minutes: float) -> None:
     """What will be started, before anything is started again."""
     inform(
         f"the program is started again and again, each time in a copy of {climb.program.tree.root} "
-        f"({plural(len(climb.program.tree.files), 'file')}), for about {short(minutes)} minutes "
-        "(--minutes): three times for each lever, and in pairs while it looks like a gain"
+        f"({plural(len(climb.program.tree.files), 'file')}): for {short(minutes)} minutes "
+        "(--minutes) levers are begun, each with at least five starts unless it is slower at once; "
+        "then the patch is measured"
     )
 
 

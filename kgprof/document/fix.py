@@ -107,8 +107,14 @@ def _rows(found: m.Fix) -> Iterator[Cells]:
             written(pairs, str),
             each.results if isinstance(each.results, m.Results) else missing(each.results),
             each.changes,
-            "kept" if each.kept else each.why,
+            _ending(each),
         )
+
+
+def _ending(trial: m.LeverTrial) -> str:
+    if not trial.kept:
+        return trial.why
+    return "kept" + clause(": ", trial.gain.reason if isinstance(trial.gain, m.Skipped) else "")
 
 
 @dashed

@@ -54,6 +54,9 @@ class StepFacts(Tagged):
     optimizers: tuple[tuple[str, str], ...] = ()  # name and class: ("opt", "AdamW")
     frames: Count = 0  # functions that torch compiled
     frames_late: Count = 0  # of them in the second half of the steps
+    graphs_late: Count = 0  # functions and sizes that a CUDA graph was recorded for in that half
+    loaders: tuple[Count, ...] = ()  # how many workers each DataLoader has that could have some
+    generates: bool = False  # a model of transformers that makes text
     has_convolution: bool = False
     has_float32: bool = False  # parameters of that dtype
     returns_gradient: bool = False  # what the step returns requires one

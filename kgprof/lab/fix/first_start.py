@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 import torch
 from msgspec.structs import replace
+from torch.utils.data import DataLoader, IterableDataset
 
 from kgprof import model as m
+from kgprof.lab import referee
 from kgprof.record.ground.environment import choose_device
 from kgprof.record.ground.run import seed_everything
 from kgprof.record.passes.timing import frames_seen_by_dynamo
@@ -76,7 +78,9 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
     effects.listen()
     facts = None
     try:
-        facts = _steps(options, device)
+        # as the starts for the results draw them, which find what is compiled here
+        with torch._inductor.config.patch(fallback_random=True):
+            facts = _steps(options, device)
     finally:
         effects.ends()
         write(Seen(effects.found(), facts))
@@ -91,6 +95,7 @@ def _steps(options: m.Options, device: torch.device) -> m.StepFacts:
     for _ in range(half):
         returned = session.step()
     by_half = frames_seen_by_dynamo()
+    graphs = _sizes_with_a_graph()
     modules = modules_in(names_of_the_module(options.workload))
     called = set(modules)
     if options.steps > half and not by_half:  # torch.compile would look into a hook
@@ -99,7 +104,8 @@ def _steps(options: m.Options, device: torch.device) -> m.StepFacts:
         returned = session.step()
     modules = {name: one for name, one in modules.items() if name in called}
     late = frames_seen_by_dynamo() - by_half
-    return _facts(options, device, modules, returned, by_half + late, late)
+    facts = _facts(options, device, modules, returned, by_half + late, late)
+    return replace(facts, graphs_late=_sizes_with_a_graph() - graphs)
 
 
 class Effects:
@@ -274,10 +280,27 @@ def _facts(
         frames_late=late,
         has_convolution=any(_has_convolution(one) for one in whole.values()),
         has_float32=any(each.dtype is torch.float32 for each in parameters),
+        loaders=tuple(_workers()),
+        generates=any(hasattr(one, "generation_config") for one in whole.values()),
         returns_gradient=_requires_gradient(returned),
         threads=torch.get_num_threads(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
     )
+
+
+def _sizes_with_a_graph() -> int:
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is None or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return 0
+    manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
+    return len(manager.ids_to_funcs) if manager is not None else 0
+
+
+def _workers() -> Iterator[int]:
+    """An IterableDataset would be given out whole by each worker."""
+    for loader in referee.live(DataLoader):
+        if loader.num_workers or not isinstance(loader.dataset, IterableDataset):
+            yield loader.num_workers
 
 
 def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:
@@ -324,7 +347,9 @@ def _is_compiled(one: torch.nn.Module) -> bool:
 
 
 def _has_convolution(one: torch.nn.Module) -> bool:
-    return any(isinstance(child, torch.nn.modules.conv._ConvNd) for child in one.modules())
+    """Tell whether a part has weights of four dimensions, which can have the channels last."""
+    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    return any(isinstance(child, kinds) for child in one.modules())
 
 
 def _requires_gradient(returned: object) -> bool:

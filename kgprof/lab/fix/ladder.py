@@ -1,18 +1,21 @@
 """The ladder of one program: each lever on top of those that were shown to help before it.
 
     first start     is it safe to start again (kgprof.lab.fix.first_start); which levers may help
-    as it is        a Recording (COMPILE and TIMING), and three seeded starts for the results
-    a lever         the text of the workload's file changed in a copy; a seeded start for the
-                    results; a Recording; then pairs of processes in turn with what was kept so far,
-                    until its gain is shown to help, too small, or not decided after MOST_PAIRS
+    as it is        a Recording (COMPILE and TIMING)
+    a lever         the text of the workload's file changed in a copy; a Recording; pairs of
+                    processes in turn with what was kept so far, until its gain is shown to help,
+                    too small, or not decided after MOST_PAIRS; if it helps, a seeded start for the
+                    results, and before the first of these one of the program as it is
     at the end      what was kept is measured without each of its levers in turn: one that adds
                     nothing goes; then the patch against the program as it is, in new pairs
 
-A lever is shown to help where the whole interval of ``judge.paired`` lies below 1 - LEAST_GAIN.
+A lever is shown to help where the whole interval of ``judge.paired`` lies below 1 - LEAST_GAIN, or,
+as the patch is measured again, where each of the first pairs lies below CLEAR.
 """
 
 import math
 import shutil
+import statistics
 import time
 from collections.abc import Sequence
 from enum import StrEnum
@@ -40,7 +43,9 @@ from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
-FIRST_PAIRS = 2  # after which a lever without any gain is given up
+# After so many a lever without a gain is given up, and one with a clear one kept.
+FIRST_PAIRS = 2
+CLEAR = 0.9
 IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
@@ -57,7 +62,7 @@ class Decision(StrEnum):
 
     SHOWN = ""
     SLOWER = "it took longer"
-    NONE = "no gain was seen"
+    NONE = f"no gain of {LEAST_GAIN:.0%} was seen"
     SMALL = f"its gain is below {LEAST_GAIN:.0%}"
     OPEN = "not decided"
 
@@ -69,7 +74,7 @@ class Measured(NamedTuple):
     @property
     def why(self) -> str:
         """Why it is not kept, with what was seen where that is no gain."""
-        if isinstance(self.gain, m.Gain):
+        if isinstance(self.gain, m.Gain) or self.decision is Decision.SHOWN:
             return self.decision
         return f"{self.decision}: {self.gain.reason}"
 
@@ -109,6 +114,10 @@ class Side(m.Model):
     def temporary(self) -> Path:
         return self.folder / "tmp"
 
+    @property
+    def works_on(self) -> bool:
+        return any(each.starts_workers for each in self.levers)
+
 
 class Climb:
     """Processes in turn, and what they said. ``text``: of the workload's file as it is.
@@ -141,7 +150,7 @@ class Climb:
         self.as_is = self._side("as it is", text)
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
-        self._nothing_to_compare = ""  # why the program as it is left no results
+        self._no_results: dict[str, str] = {}  # of each start for them: why it left none
         self._took_s = 0.0  # of the last lever
 
     @property
@@ -191,7 +200,7 @@ class Climb:
     # ------------------------------------------------------------ the program as it is
 
     def measure_as_it_is(self, facts: m.StepFacts) -> None:
-        """Record it, and what it computes; add to the facts what torch's hints name."""
+        """Record it; add to the facts what torch's hints name."""
         side = self.as_is
         asked = self._options
         self._say("as it is: the plan")
@@ -219,11 +228,6 @@ class Climb:
         (self.key,) = plan.runs
         if why := self._record(side):
             raise WorkloadError(f"{asked.workload} as it is: {why}")
-        for name in ("as it is", "again", "float64"):
-            self._say(f"as it is: its results ({name})")
-            why = self._keep_results(side, name)
-            if name != "float64" and (why or not self._arrays[name]):
-                self._nothing_to_compare = why or "its steps return nothing that can be compared"
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
@@ -233,7 +237,7 @@ class Climb:
     def climb(self, levers: Sequence[Lever], allowed: m.Changes) -> None:
         """Try each on top of what was kept, as long as there is time, and last those that would not
         be put into the patch; one that found no place is asked again when another one was kept."""
-        waiting = sorted(levers, key=lambda lever: _needs_leave(lever, allowed))
+        waiting = sorted(levers, key=lambda lever: _comes_last(lever, allowed))
         later: list[Lever] = []
         while waiting:
             lever = waiting.pop(0)
@@ -282,17 +286,18 @@ class Climb:
     def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
         before = self.kept
         side = self._side(lever.id, text, (*before.levers, lever))
-        became, why = self._results_of(side)
+        became: m.Results | m.Skipped = m.Skipped("it was not shown to help")
         measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
         needs_leave = False
-        if not why:
-            why = self._refused(lever, became)
-        if not why:
-            why = self._record(side)
+        why = self._record(side)
         if not why:
             measured = self._compared(before, side)
             why = measured.why
-        if not why and _needs_leave(lever, allowed):
+        if not why:
+            became, why = self._results_of(side)
+        if not why:
+            why = self._refused(lever, became)
+        if not why and became is not m.Results.SAME and _needs_leave(lever, allowed):
             why = "it changes what the program means (--allow meaning puts it into the patch)"
             needs_leave = True
         if not why:
@@ -376,13 +381,13 @@ class Climb:
         if not self.kept.levers:
             return NOTHING
         patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
-        side = self._side("patch", self.kept.text, self.kept.levers)
+        side = self.kept
         became, why = self._results_of(side)
         refused = (self._refused(lever, became) for lever in side.levers)
-        why = why or next(filter(None, refused), "") or self._record(side)
+        why = why or next(filter(None, refused), "")
         if why:
             return Ending("", m.Skipped(why), became)
-        gain, decision = self._compared(self.as_is, side, until=math.inf)
+        gain, decision = self._compared(self.as_is, side, until=math.inf, is_last=True)
         if decision is Decision.SHOWN:
             return Ending(patch, gain, became)
         if isinstance(gain, m.Gain):
@@ -437,7 +442,7 @@ class Climb:
             options=options,
             scratch=side.folder,
             caches=children.Caches(
-                folder=side.folder / "caches-trial", kept=True, extra=self._variables(side)
+                folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
             ),
             checkout=self._checkout(side),
         )
@@ -446,27 +451,41 @@ class Climb:
         return trial
 
     def _keep_results(self, side: Side, name: str) -> str:
-        """Why there are none; empty where they were kept."""
+        """Why there are none; empty where they are kept. Each is started once."""
+        if name in self._no_results:
+            return self._no_results[name]
+        self._say(f"{side.label}: its results" + clause(", ", name.removeprefix(side.label)))
         question = results.Question(
             folder=str(side.folder), name=name, in_float64=name == "float64"
         )
         options = replace(self.program.options, steps=m.FIX_RESULT_STEPS)
         trial = self._ask(side, results.FUNCTION, question, options)
+        why = ""
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
-            return f"the program {_words(trial)}"
-        found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
-        self._arrays[name] = found or {}
-        return ""
+            why = f"the program {_words(trial)}"
+        else:
+            found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
+            self._arrays[name] = found or {}
+        self._no_results[name] = why
+        return why
 
     def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
-        self._say(f"{side.label}: its results")
+        """And why the program with it left none. A second start of the program as it is, and one in
+        float64, are made for what is not the same bit for bit."""
+        none: results.Arrays = {}
+        lacking = self._keep_results(self.as_is, "as it is")
         if why := self._keep_results(side, side.label):
             return m.Skipped(why), why
-        if self._nothing_to_compare:
-            return m.Skipped(self._nothing_to_compare), ""
-        none: results.Arrays = {}
-        names = (side.label, "as it is", "again", "float64")
-        found, as_is, again, wide = (self._arrays.get(name, none) for name in names)
+        found, as_is = (self._arrays.get(name, none) for name in (side.label, "as it is"))
+        if as_is and results.are_same(found, as_is):
+            return m.Results.SAME, ""
+        lacking = lacking or self._keep_results(self.as_is, "again")
+        if not lacking and not as_is:
+            lacking = "its steps return nothing that can be compared"
+        if lacking:
+            return m.Skipped(lacking), ""
+        self._keep_results(self.as_is, "float64")
+        again, wide = (self._arrays.get(name, none) for name in ("again", "float64"))
         return results.compared(found, as_is, again, wide), ""
 
     def _record(self, side: Side) -> str:
@@ -481,7 +500,7 @@ class Climb:
             output / layout.FOLDER,
             self._options,
             plan,
-            side.folder,
+            self.as_is.folder,  # with the caches of all sides
             self._progress,
             checkout=self._checkout(side),
             side=side.label,
@@ -495,8 +514,11 @@ class Climb:
         (run,) = recordings.load(making.folder).runs
         return f"the program {run.exit.words}"
 
-    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
-        """The time of ``after`` over that of ``before``; no pair is begun after both ends."""
+    def _compared(
+        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
+    ) -> Measured:
+        """The time of ``after`` over that of ``before``; no pair is begun after both ends.
+        ``is_last``: what is seen is stated as the gain, and not measured once more."""
         one = self._recorders[before.label]
         other = self._recorders[after.label]
         first = self._times(one)
@@ -519,26 +541,51 @@ class Climb:
             sides = (other, one)
             if made % 2:
                 sides = (one, other)
-            ended_well = sides[0].measure_pair(sides[1], self.key, self._number)
-            measured = self._decided(one, other, range(begun + 1, self._number + 1))
+            ended_well = self._measured_pair(sides, alone=before.works_on or after.works_on)
+            numbers = range(begun + 1, self._number + 1)
+            measured = self._decided(one, other, numbers, is_last=is_last)
             if measured.decision is not Decision.OPEN or not ended_well:
                 break
         return measured
 
+    def _measured_pair(self, sides: tuple[Recorder, Recorder], *, alone: bool) -> bool:
+        """In turn; one after the other where workers would get ahead in the other one's turn."""
+        one, other = sides
+        if not alone and not any(self.facts.loaders):
+            return one.measure_pair(other, self.key, self._number, at_once=True)
+        return all(each.measure_round(self.key, self._number) for each in sides)
+
     def _times(self, of: Recorder) -> Samples | m.Skipped:
         (run,) = recordings.load(of.folder).runs
-        return times.samples(times.RunTimes.of(run), times.PER_STEP)
+        found = times.samples(times.RunTimes.of(run), times.PER_STEP)
+        if isinstance(found, m.Skipped):
+            return found
+        # Alone means beside workers: most steps find a batch, and the others wait for all of them.
+        alone = {
+            number: statistics.fmean(each.timing.every_us)
+            for number, each in run.timed_rounds.items()
+            if not each.timing.slice_steps
+        }
+        return replace(found, rounds={**found.rounds, **alone})
 
-    def _decided(self, one: Recorder, other: Recorder, numbers: range) -> Measured:
+    def _decided(
+        self, one: Recorder, other: Recorder, numbers: range, *, is_last: bool
+    ) -> Measured:
         first = self._times(one)
         second = self._times(other)
         if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
             return Measured(m.first_skipped(first, second), Decision.OPEN)
         made = pairs_of(first, second, numbers)
-        if len(made) == FIRST_PAIRS and all(pair.ratio >= 1 for pair in made):
+        if len(made) == FIRST_PAIRS:
             seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
-            why = f"{seen} in {plural(FIRST_PAIRS, 'pair')}"
-            return Measured(m.Skipped(why), Decision.NONE)
+            said = m.Skipped(f"{seen} in {plural(FIRST_PAIRS, 'pair')}")
+            least = 1.0
+            if not is_last:
+                least -= LEAST_GAIN
+            if all(pair.ratio >= least for pair in made):
+                return Measured(said, Decision.NONE)
+            if not is_last and all(pair.ratio < CLEAR for pair in made):
+                return Measured(said, Decision.SHOWN)
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:
@@ -563,6 +610,11 @@ def decision_of(gain: m.Gain, *, at_look: bool) -> Decision:
 
 def _needs_leave(lever: Lever, allowed: m.Changes) -> bool:
     return lever.changes is m.Changes.MEANING and allowed is not m.Changes.MEANING
+
+
+def _comes_last(lever: Lever, allowed: m.Changes) -> bool:
+    """Tell whether its results will keep it out of the patch; those of workers may be the same."""
+    return _needs_leave(lever, allowed) and not lever.starts_workers
 
 
 def _words(trial: trials.Trial) -> str:

@@ -19,3 +19,5 @@ class Lever(m.Model):
     # why this program may gain from it, from what its first start showed; empty: it can not
     wanted: Callable[[m.StepFacts], str]
     edit: Callable[[str, m.StepFacts], str | None]
+    # what these do goes on while another process has its turn
+    starts_workers: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from kgprof import model as m
 from kgprof.lab.fix.edits import Edit, Program
 from kgprof.lab.fix.lever import Lever
+from kgprof.wording import clause
 
 _TextEdit = Callable[[str, m.StepFacts], str | None]
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -14,13 +15,16 @@ _OF_COMPILE = frozenset(
     ("fullgraph", "dynamic", "backend", "mode", "options", "disable", "recompile_limit")
 )
 _NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
+_WORKERS = 4
+_PERSISTENT = "persistent_workers=True"
+_OF_CACHE = frozenset(("past_key_values", "use_cache", "cache_config"))  # of generate()
 _LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
 
 
 def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
     """All levers for one program, most promising first."""
     settings = tuple(_setting(name, value) for name, value in facts.settings)
-    return (*_COMPILING, *settings, *_OTHERS)
+    return (*_FIRST, *_COMPILING, *settings, *_OTHERS)
 
 
 def _edit(edits: Callable[..., list[Edit]], *given: str) -> _TextEdit:
@@ -94,14 +98,14 @@ def _is_of_own_class(program: Program, name: str) -> bool:
     return bool(classes) and not any(owner.startswith("torch.nn.") for owner in owners)
 
 
-def _compile_model(program: Program, facts: m.StepFacts) -> list[Edit]:
+def _compile_model(program: Program, facts: m.StepFacts, mode: str = "") -> list[Edit]:
     edits = []
     for name in _eager_modules(facts):
         if _is_compiled(program, name):
             continue
-        code = f"{name}.compile()"
+        code = f"{name}.compile({mode})"
         if not _is_of_own_class(program, name):
-            code = f"{name} = {program.written('torch.compile')}({name})"
+            code = f"{name} = {program.written('torch.compile')}({name}{clause(', ', mode)})"
         edits += program.after_assignment(name, code)
     return edits
 
@@ -127,6 +131,37 @@ def _fused_optimizer(program: Program, facts: m.StepFacts) -> list[Edit]:
     for call in program.calls(*_FUSED):
         if {"foreach", "differentiable"}.isdisjoint(each.arg for each in call.keywords):
             edits += program.argument(call, "fused", "True")
+    return edits
+
+
+_IN_BUCKETS = """
+
+def in_buckets(model, rows=32):
+    def padded(x):
+        more = (0, 0) * (x.dim() - 1) + (0, -len(x) % rows)
+        return model({}(x, more))[: len(x)]
+
+    return padded
+
+
+"""
+
+
+def _in_buckets(program: Program, facts: m.StepFacts) -> list[Edit]:
+    """Wrap what is compiled and has a name."""
+    if "in_buckets" in program.text:
+        return []
+    sites = list(_compiling(program, facts.modules))
+    edits = []
+    for node in program.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value in sites:
+                function = _IN_BUCKETS.format(program.written("torch.nn.functional.pad"))
+                what = name
+                if name in facts.compiled_modules:  # it stays a module
+                    what = f"{name}.forward"
+                code = f"{function}{what} = in_buckets({what})"
+                edits += program.after_assignment(name, code)
     return edits
 
 
@@ -178,6 +213,29 @@ def _channels_last(program: Program, facts: m.StepFacts) -> list[Edit]:
     return edits
 
 
+def _loader_workers(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for call in program.calls("DataLoader"):
+        given = {each.arg: each.value for each in call.keywords}
+        match given.get("num_workers"):
+            case None if "persistent_workers" not in given:
+                edits += program.argument(call, "num_workers", f"{_WORKERS}, {_PERSISTENT}")
+            case ast.Constant(value=0) as none:
+                edits.append(program.replaced(none, str(_WORKERS)))
+    return edits
+
+
+def _static_cache(program: Program, facts: m.StepFacts) -> list[Edit]:
+    edits = []
+    for node in program.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="generate") as method, keywords=keywords):
+                is_free = _OF_CACHE.isdisjoint(each.arg for each in keywords)
+                if is_free and _first_name(method) in facts.modules:
+                    edits += program.argument(node, "cache_implementation", '"static"')
+    return edits
+
+
 def _autocast(program: Program, facts: m.StepFacts) -> list[Edit]:
     if program.mentions("autocast"):
         return []
@@ -215,6 +273,12 @@ def _for_modules(facts: m.StepFacts) -> str:
     return f"nothing is compiled, and {', '.join(names)} can be"
 
 
+def _with_graphs(facts: m.StepFacts) -> str:
+    if not _is_on_cuda(facts):
+        return ""
+    return _for_modules(facts)
+
+
 def _for_optimizers(facts: m.StepFacts) -> str:
     names = [name for name, _ in facts.optimizers]
     return f"nothing compiles what {', '.join(names)} computes" if names else ""
@@ -227,6 +291,44 @@ def _has_fused_form(facts: m.StepFacts) -> bool:
 def _can_freeze(facts: m.StepFacts) -> bool:
     return bool(facts.frames) and not facts.returns_gradient and not facts.optimizers
 
+
+_FIRST = (
+    Lever(
+        id="loader-workers",
+        says=f"loads batches in {_WORKERS} processes beside the program",
+        changes=m.Changes.MEANING,
+        wanted=_said(
+            lambda facts: 0 in facts.loaders and facts.cores > 1,
+            "a DataLoader loads in the program's own process",
+        ),
+        edit=_edit(_loader_workers),
+        starts_workers=True,
+    ),
+    Lever(
+        id="static-cache",
+        says="generates with a cache of one size, which transformers compiles for",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.generates, "a model of transformers makes text"),
+        edit=_edit(_static_cache),
+    ),
+    Lever(
+        id="buckets",
+        says="pads rows to a multiple of 32: a new size needs no CUDA graph of its own",
+        changes=_ROUNDING,
+        wanted=_said(
+            lambda facts: facts.graphs_late,
+            "torch recorded CUDA graphs for new sizes in the second half of the steps, too",
+        ),
+        edit=_edit(_in_buckets),
+    ),
+    Lever(
+        id="channels-last",
+        says="stores the weights of convolutions with the channels last",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
+        edit=_edit(_channels_last),
+    ),
+)
 
 _COMPILING = (
     Lever(
@@ -242,6 +344,13 @@ _COMPILING = (
         changes=_ROUNDING,
         wanted=_for_modules,
         edit=_edit(_compile_model),
+    ),
+    Lever(
+        id="compile-with-graphs",
+        says="compiles the model, with CUDA graphs",
+        changes=_ROUNDING,
+        wanted=_with_graphs,
+        edit=_edit(_compile_model, 'mode="reduce-overhead"'),
     ),
     Lever(
         id="compile-step",
@@ -279,13 +388,6 @@ _COMPILING = (
 )
 
 _OTHERS = (
-    Lever(
-        id="channels-last",
-        says="stores the weights of convolutions with the channels last",
-        changes=_ROUNDING,
-        wanted=_said(lambda facts: facts.has_convolution, "the model has convolutions"),
-        edit=_edit(_channels_last),
-    ),
     Lever(
         id="cudnn-benchmark",
         says="tries cuDNN's ways to compute a convolution, and keeps the fastest",

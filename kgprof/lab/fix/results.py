@@ -70,7 +70,8 @@ def measure(question_json: bytes, options: m.Options, write: Write) -> None:
             }
         for name, tensor in _left(options.workload):
             arrays |= dict(named_arrays(tensor, name))
-    store.write_result(Path(question.folder), m.RunKey(question.name, m.AS_IS), arrays)
+    key = m.RunKey(question.name, m.AS_IS)
+    store.write_result(Path(question.folder), key, arrays, compressed=False)
     write(Answer(len(arrays)))
 
 
@@ -99,9 +100,9 @@ def compared(found: Arrays, as_is: Arrays, again: Arrays, wide: Arrays) -> m.Res
     that is nearly 0 becomes a whole step to one side or to the other (Adam): it is held to float64
     by kind, as a whole, and may be FACTOR times as far from it as the program as it is.
     """
-    if not as_is or not _are_same(as_is, again):
+    if not as_is or not are_same(as_is, again):
         return m.Results.NOT_COMPARABLE
-    if _are_same(found, as_is):
+    if are_same(found, as_is):
         return m.Results.SAME
     if found.keys() != as_is.keys() or any(map(_are_unlike, found.values(), _of(found, as_is))):
         return m.Results.DIFFERENT
@@ -157,7 +158,7 @@ def _away(names: Sequence[str], side: Arrays, wide: Arrays) -> float:
     return math.sqrt(squares / max(count, 1))
 
 
-def _are_same(one: Arrays, other: Arrays) -> bool:
+def are_same(one: Arrays, other: Arrays) -> bool:
     """Bit for bit, but that a NaN is as good as another."""
     if one.keys() != other.keys():
         return False

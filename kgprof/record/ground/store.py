@@ -112,7 +112,9 @@ def copy_trace(source: Path, path: Path) -> None:
         shutil.copyfileobj(file, copy)
 
 
-def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) -> None:
+def write_result(
+    folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray], *, compressed: bool = True
+) -> None:
     """``result.npz``: the names as one array, because any text is a name, and then the arrays in
     that order."""
     import numpy as np
@@ -120,7 +122,10 @@ def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) 
     stored = {f"array_{index}": array for index, array in enumerate(arrays.values())}
     with replacing(run_folder(folder, key) / RESULT) as partial:
         names = np.asarray(list(arrays), dtype=np.str_)
-        np.savez_compressed(partial, names=names, **stored)  # type: ignore[arg-type]
+        save = np.savez_compressed
+        if not compressed:  # in a tenth of the time
+            save = np.savez
+        save(partial, names=names, **stored)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

@@ -177,12 +177,12 @@ class _AtOnce(contextlib.ExitStack):
         return [replace(each, interrupted=self.signals.came is not None) for each in ended]
 
 
-def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
+def run_in_turn(first: Start, second: Start, *, at_once: bool = False) -> tuple[Ended, Ended]:
     """Two jobs to their ends that take their blocks in turn (record.ground.turns), the second one's
     first.
 
     The second child is started when the first one is ready to time, so that neither's first call is
-    disturbed. Raises as ``run`` does.
+    disturbed; ``at_once``: it does not wait for that. Raises as ``run`` does.
     """
     with _AtOnce((first, second)) as both:
         ready, here, there = both.hears(), os.pipe(), os.pipe()
@@ -196,7 +196,8 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
             os.write(there[1], FIRST)
             child = both.start(replace(first, on_phase=on_phase), (here[0], there[1]))
             one = both.wait_for(child, first, lambda: ready.put(None))
-            ready.get()
+            if not at_once:
+                ready.get()
             other = both.wait_for(both.start(second, (there[0], here[1])), second)
         finally:  # else neither would see the other one's end
             for end in (*here, *there):

@@ -55,6 +55,8 @@ from kgprof.workloads import programs
 Redact = Callable[[str], str]
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
+# of the steps of a slice the median counts, and on a GPU the first one finds it idle
+SLICE_LEAST = {"cpu": 1, "cuda": 5}
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
@@ -548,16 +550,21 @@ class Recorder:
         store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
         return False
 
-    def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
+    def measure_pair(
+        self, other: Recorder, key: m.RunKey, number: int, *, at_once: bool = False
+    ) -> bool:
         """A round of each at the same time, slice by slice in turn; whether both ended well. Both
-        are timed already."""
+        are timed already. ``at_once``: they start together, and disturb each other's first
+        call."""
         steps = [times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other)]
         slowest_us = max((one.median for one in steps if isinstance(one, m.Spread)), default=0)
-        slice_steps = max(1, round(1e6 * SLICE_S / (slowest_us or math.inf)))
+        slice_steps = max(
+            SLICE_LEAST[self.plan.device], round(1e6 * SLICE_S / (slowest_us or math.inf))
+        )
         fields: dict[str, Any] = {"round": number, "slice_steps": slice_steps}
         one = self._given(self._job(Task.ROUND, key, **fields))
         two = other._given(other._job(Task.ROUND, key, **fields), waits=True)
-        ended, others = children.run_in_turn(one, two)
+        ended, others = children.run_in_turn(one, two, at_once=at_once)
         try:
             ended_well = self._taken(one, ended).outcome == m.Outcome.OK
         finally:  # after Ctrl-C the other one's end is written down as well

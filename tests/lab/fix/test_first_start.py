@@ -17,9 +17,19 @@ import torch
 from torch import nn
 
 here = pathlib.Path(__file__).parent
-model = nn.Sequential(nn.Conv1d(2, 2, 1), nn.ReLU())
+model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU())
 head = nn.Linear(4, 1)
 parts = [head]
+load = torch.utils.data.DataLoader
+loaders = [load(parts), load(parts, num_workers=2)]
+
+
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
+loaders += [load(Endless()), load(Endless(), num_workers=2)]
 opt = torch.optim.AdamW(model.parameters())
 outside = pathlib.Path(sys.argv[1])
 calls = 0
@@ -113,9 +123,9 @@ def test_effects_are_named_with_their_lines(tmp_path: Path) -> None:
     found = seen(EFFECTS, tmp_path, str(outside))
 
     said = {(f"{effect.what} {effect.path}", effect.file, effect.line) for effect in found.effects}
-    assert ("writes log.csv", "train.py", 23) in said
-    assert ("renames log.csv", "train.py", 24) in said
-    assert ("writes by_a_thread.txt", "train.py", 16) in said
+    assert ("writes log.csv", "train.py", 33) in said
+    assert ("renames log.csv", "train.py", 34) in said
+    assert ("writes by_a_thread.txt", "train.py", 26) in said
     whats = [f"{effect.what} {effect.path}".rstrip() for effect in found.effects]
     assert f"writes {outside}/by_a_child.txt" in whats
     assert f"writes {outside}/atomic.csv" in whats
@@ -141,6 +151,9 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     assert facts.has_float32
     assert facts.returns_gradient
     assert facts.frames == 0
+    assert sorted(facts.loaders) == [0, 2, 2]
+    assert not facts.generates
+    assert facts.graphs_late == 0
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])

@@ -6,14 +6,21 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.judge import Samples
 from kgprof.lab.fix.ladder import LEAST_GAIN, Climb, Decision, Measured, Program, Side, decision_of
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.trees import Tree
 from kgprof.progress import Progress
+from kgprof.reading import recordings
+from tests.record import handmade
 
 FACTS = m.StepFacts(device="cpu")
 TEXT = "x = 1\n"
@@ -52,7 +59,9 @@ class Canned(Climb):
     def _record(self, side: Side) -> str:
         return "the program raised ValueError" if side.label in self.dies else ""
 
-    def _compared(self, before: Side, after: Side, until: float = 0.0) -> Measured:
+    def _compared(
+        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
+    ) -> Measured:
         names = {each.id for each in after.levers} - {each.id for each in before.levers}
         if names & set(self.open):
             return Measured(m.Skipped("no time"), Decision.OPEN)
@@ -96,7 +105,7 @@ def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
     assert kept(climb) == ["fast", "faster"]
     assert climb.kept.text == "x = 1\nfast()\nfaster()\n"
     assert (climb.kept.copy / "a.py").read_text() == climb.kept.text
-    assert why(climb, "idle") == "no gain was seen: 1.10 and 1.20 in 2 pairs"
+    assert why(climb, "idle") == "no gain of 3% was seen: 1.10 and 1.20 in 2 pairs"
     assert [each.code for each in climb.trials] == ["fast()", "idle()", "faster()"]
 
 
@@ -112,7 +121,7 @@ def test_each_lever_is_tried_on_top_of_those_that_helped(climb: Canned) -> None:
         (m.Skipped("the program raised KeyError"), m.Changes.NOTHING, False),
     ],
 )
-def test_results_decide_before_times(
+def test_what_is_faster_is_kept_if_its_results_hold(
     climb: Canned, became: m.Results | m.Skipped, changes: m.Changes, is_kept: bool
 ) -> None:
     climb.speeds = {"fast": 0.5}
@@ -231,7 +240,7 @@ def test_the_patch_is_stated_by_what_was_measured_after_it_was_chosen(climb: Can
 def test_a_patch_whose_results_differ_is_none(climb: Canned) -> None:
     climb.speeds = {"fast": 0.5}
     climb.climb([lever("fast")], m.Changes.ROUNDING)
-    climb.became = {"patch": m.Results.DIFFERENT}
+    climb.became = {"fast": m.Results.DIFFERENT}
 
     patch, measured, became = climb.ended()
 
@@ -276,7 +285,6 @@ def test_without_results_only_what_changes_nothing_can_be_kept(
     climb: Canned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(climb, "_keep_results", lambda side, name: "")
-    climb._nothing_to_compare = "its steps return nothing that can be compared"
     climb.speeds = {"gc": 0.5, "fused": 0.5}
     levers = [lever("gc", m.Changes.NOTHING), lever("fused")]
 
@@ -288,12 +296,154 @@ def test_without_results_only_what_changes_nothing_can_be_kept(
 
 
 def test_a_faster_lever_that_is_not_allowed_says_so(climb: Canned) -> None:
-    climb.speeds = {"bf16": 0.5}
+    climb.speeds = {"bf16": 0.5, "workers": 0.5}
+    climb.became = {"bf16": m.Results.ROUNDED}
+    levers = [lever("bf16", m.Changes.MEANING), lever("workers", m.Changes.MEANING)]
 
-    climb.climb([lever("bf16", m.Changes.MEANING)], m.Changes.ROUNDING)
+    climb.climb(levers, m.Changes.ROUNDING)
 
     assert climb.trials[0].needs_leave
-    assert not climb.trials[0].kept
+    assert kept(climb) == ["workers"]  # whose results are the same, bit for bit
+
+
+def test_what_is_not_faster_has_no_start_for_its_results(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(climb, "_keep_results", lambda side, name: pytest.fail(name))
+    monkeypatch.setattr(climb, "_results_of", lambda side: Climb._results_of(climb, side))
+
+    climb.climb([lever("idle")], m.Changes.ROUNDING)
+
+    assert isinstance(climb.trials[0].results, m.Skipped)
+
+
+def test_beside_workers_the_mean_step_counts(
+    climb: Canned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timing(*step_us: float, slice_steps: int = 0) -> m.TimingPass:
+        return m.TimingPass(
+            clock="a clock", step_us=(step_us,), evaluation_s=(), slice_steps=slice_steps
+        )
+
+    def round_of(number: int, timed: m.TimingPass) -> m.RoundRecord:
+        measured = m.TimedRound(
+            first_call_s=1.0, graphs_from_cache=0, graphs_compiled=0, timing=timed
+        )
+        return m.RoundRecord(number=number, measured=measured, exit=m.Exit(m.Outcome.OK))
+
+    one = round_of(2, timing(1, 1, 10))
+    other = round_of(3, timing(1, 1, 10, slice_steps=1))
+    whole = handmade.write(tmp_path / "handmade")
+    run = replace(whole.runs[0], timing=timing(1, 1, 10), rounds=(one, other))
+    monkeypatch.setattr(recordings, "load", lambda folder: replace(whole, runs=(run,)))
+    recorder: Any = SimpleNamespace(folder=tmp_path)
+
+    found = climb._times(recorder)
+
+    assert isinstance(found, Samples)
+    assert found.rounds == {1: 1, 2: 4, 3: 1}
+
+
+class Recording:
+    """Says what it was asked to measure."""
+
+    def __init__(self, asked: list[str], name: str) -> None:
+        self.asked, self.name = asked, name
+
+    def measure_pair(self, other: Recording, *_: object, at_once: bool) -> bool:
+        self.asked.append(f"{self.name} beside {other.name}")
+        return at_once
+
+    def measure_round(self, *_: object) -> bool:
+        self.asked.append(self.name)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("loaders", "alone", "asked"),
+    [
+        ((), False, ["one beside other"]),
+        ((0,), False, ["one beside other"]),
+        ((0, 2), False, ["one", "other"]),
+        ((0,), True, ["one", "other"]),
+    ],
+)
+def test_processes_with_workers_run_one_after_the_other(
+    climb: Canned, loaders: tuple[int, ...], alone: bool, asked: list[str]
+) -> None:
+    climb.facts = replace(FACTS, loaders=loaders)
+    climb.key = m.RunKey("step", m.AS_IS)
+    seen: list[str] = []
+    sides: Any = tuple(Recording(seen, name) for name in ("one", "other"))
+
+    assert climb._measured_pair(sides, alone=alone)
+    assert seen == asked
+
+
+@pytest.mark.parametrize(
+    ("found", "again", "starts", "became"),
+    [
+        (1.0, 1.0, 2, m.Results.SAME),
+        (1.0, 2.0, 2, m.Results.SAME),
+        (1.5, 2.0, 4, m.Results.NOT_COMPARABLE),
+        (1.5, 1.0, 4, m.Results.DIFFERENT),
+    ],
+)
+def test_results_that_are_the_same_need_no_other_start(
+    climb: Canned,
+    monkeypatch: pytest.MonkeyPatch,
+    found: float,
+    again: float,
+    starts: int,
+    became: m.Results,
+) -> None:
+    values = {"as it is": 1.0, "lever": found, "again": again, "float64": 1.0}
+    asked = []
+
+    def keep(side: Side, name: str) -> str:
+        asked.append(name)
+        climb._arrays[name] = {"result of step 1:": np.float32([values[name]])}
+        return ""
+
+    monkeypatch.setattr(climb, "_keep_results", keep)
+
+    said = Climb._results_of(climb, climb._side("lever", TEXT))
+
+    assert said == (became, "")
+    assert len(asked) == starts
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_last", "decision"),
+    [
+        ((0.5, 0.8), False, Decision.SHOWN),
+        ((0.5, 0.8), True, Decision.OPEN),
+        ((0.5, 0.95), False, Decision.OPEN),
+        ((1.0, 1.2), True, Decision.NONE),
+        ((0.98, 1.2), False, Decision.NONE),
+        ((0.98, 1.2), True, Decision.OPEN),
+        ((0.96, 1.2), False, Decision.OPEN),
+        ((0.5,), False, Decision.OPEN),
+    ],
+)
+def test_two_pairs_decide_what_is_clear(
+    climb: Canned,
+    monkeypatch: pytest.MonkeyPatch,
+    ratios: Sequence[float],
+    is_last: bool,
+    decision: Decision,
+) -> None:
+    pieces = Samples(median=1, low=1, high=1, count=20, pieces={})
+    rounds = {number: 1.0 for number, _ in enumerate(ratios, 2)}
+    one = replace(pieces, rounds=rounds)
+    other = replace(pieces, rounds=dict(enumerate(ratios, 2)))
+    recorders = {"one": one, "other": other}
+    monkeypatch.setattr(climb, "_times", recorders.get)
+
+    measured = climb._decided("one", "other", range(2, 2 + len(ratios)), is_last=is_last)  # type: ignore[arg-type]
+
+    assert measured.decision is decision
+    assert bool(measured.why) is (decision is not Decision.SHOWN)
 
 
 @pytest.mark.parametrize(

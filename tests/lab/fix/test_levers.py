@@ -478,6 +478,134 @@ EDITS = [
         """,
     ),
     (
+        "loader-workers",
+        """\
+        import torch
+
+        loader = torch.utils.data.DataLoader(images)  # ours
+        """,
+        """\
+        import torch
+
+        loader = torch.utils.data.DataLoader(images, num_workers=4, persistent_workers=True)  # ours
+        """,
+    ),
+    (
+        "loader-workers",
+        """\
+        from torch.utils.data import DataLoader
+
+        def loader_of(images):
+            return DataLoader(
+                images,
+                num_workers=0,
+            )
+        """,
+        """\
+        from torch.utils.data import DataLoader
+
+        def loader_of(images):
+            return DataLoader(
+                images,
+                num_workers=4,
+            )
+        """,
+    ),
+    (
+        "static-cache",
+        """\
+        def step():
+            return model.generate(ids, max_new_tokens=8)
+        """,
+        """\
+        def step():
+            return model.generate(ids, max_new_tokens=8, cache_implementation="static")
+        """,
+    ),
+    (
+        "static-cache",
+        """\
+        def step():
+            return model.net.generate(ids, cache_implementation=None)
+        """,
+        """\
+        def step():
+            return model.net.generate(ids, cache_implementation="static")
+        """,
+    ),
+    (
+        "buckets",
+        """\
+        import torch
+
+        fast = torch.compile(model, mode="reduce-overhead")
+        x = 1
+        """,
+        """\
+        import torch
+
+        fast = torch.compile(model, mode="reduce-overhead")
+
+
+        def in_buckets(model, rows=32):
+            def padded(x):
+                more = (0, 0) * (x.dim() - 1) + (0, -len(x) % rows)
+                return model(torch.nn.functional.pad(x, more))[: len(x)]
+
+            return padded
+
+
+        fast = in_buckets(fast)
+        x = 1
+        """,
+    ),
+    (
+        "buckets",
+        """\
+        from torch import compile, nn
+        model = compile(model, mode="reduce-overhead")
+        """,
+        """\
+        from torch import compile, nn
+        model = compile(model, mode="reduce-overhead")
+
+
+        def in_buckets(model, rows=32):
+            def padded(x):
+                more = (0, 0) * (x.dim() - 1) + (0, -len(x) % rows)
+                return model(nn.functional.pad(x, more))[: len(x)]
+
+            return padded
+
+
+        model = in_buckets(model)
+        """,
+    ),
+    (
+        "compile-with-graphs",
+        """\
+        model = Net()
+        x = 1
+        """,
+        """\
+        model = Net()
+        model.compile(mode="reduce-overhead")
+        x = 1
+        """,
+    ),
+    (
+        "compile-with-graphs",
+        """\
+        import torch
+        model = torch.nn.Linear(2, 2)
+        """,
+        """\
+        import torch
+        model = torch.nn.Linear(2, 2)
+        model = torch.compile(model, mode="reduce-overhead")
+        """,
+    ),
+    (
         "gc-freeze",
         """\
         import torch
@@ -616,6 +744,16 @@ def test_every_lever_has_two_shapes() -> None:
         ("one-thread", "import torch\ntorch.set_num_threads(2)\ntorch.set_num_threads(4)\n"),
         ("gc-freeze", "import gc\ngc.freeze()\n"),
         ("freezing", "import torch\ntorch._inductor.config.freezing = False\n"),
+        ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, num_workers=2)\n"),
+        ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, num_workers=n)\n"),
+        ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, **given)\n"),
+        ("loader-workers", "from mine import DataLoader\nDataLoader(x)\n"),
+        ("static-cache", "model.generate(x, use_cache=False)\n"),
+        ("static-cache", "model.generate(x, past_key_values=cache)\n"),
+        ("static-cache", "model.generate(x, cache_implementation='dynamic')\n"),
+        ("static-cache", "text.generate(x)\n"),
+        ("buckets", "import torch\n@torch.compile\ndef f(x): ...\n"),
+        ("buckets", "import torch\nmodel.compile(mode='reduce-overhead')\n"),
         ("max-autotune-no-cudagraphs", "import torch\nf = torch.compile(f, mode='x')\n"),
     ],
 )
@@ -630,11 +768,20 @@ def test_a_compiled_module_is_not_compiled_again() -> None:
     assert new == f"{text}other.compile()\n"
 
 
+def test_a_compiled_module_in_buckets_is_the_same_module() -> None:
+    text = "import torch\nfast = torch.compile(model)\n"
+    new = edited("buckets", text, compiled_modules=("fast",))
+
+    assert new is not None
+    assert new.endswith("\nfast.forward = in_buckets(fast.forward)\n")
+
+
 # ---------------------------------------------------------------- when they are worth trying
 
 CPU = {"device": "cpu"}
 CUDA = {"device": "cuda"}
 TRAINS = {"optimizers": (("opt", "SGD"), ("other", "RMSprop"))}
+ONE_THREAD = {"gc-freeze", "one-thread"}
 BOTH = {"has_convolution": True, "has_float32": True}
 
 
@@ -672,6 +819,15 @@ BOTH = {"has_convolution": True, "has_float32": True}
         (CPU | {"threads": 4, "cores": 8}, {"gc-freeze", "one-thread", "all-threads"}),
         (CPU | {"threads": 8, "cores": 8}, {"gc-freeze", "one-thread"}),
         (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze", "reduce-overhead"}),
+        (CPU | {"loaders": (0,), "cores": 2, "threads": 2}, {*ONE_THREAD, "loader-workers"}),
+        (CPU | {"loaders": (0,)}, {"gc-freeze"}),
+        (CPU | {"loaders": (2,), "cores": 2, "threads": 2}, ONE_THREAD),
+        (CPU | {"generates": True}, {"gc-freeze", "static-cache"}),
+        (
+            CUDA | {"modules": ("model",)},
+            {"gc-freeze", "reduce-overhead", "compile-model", "compile-with-graphs"},
+        ),
+        (CUDA | {"graphs_late": 3}, {"gc-freeze", "reduce-overhead", "buckets"}),
         (CPU | {"settings": (("a", True), ("b", False))}, {"gc-freeze", "setting-a", "setting-b"}),
     ],
 )
@@ -683,13 +839,14 @@ def test_a_program_is_offered_the_levers_it_may_gain_from(
     assert {each.id for each in levers(known) if each.wanted(known)} == wanted
 
 
-def test_what_lowers_precision_on_purpose_changes_the_meaning() -> None:
+def test_lower_precision_and_numbers_drawn_elsewhere_change_the_meaning() -> None:
     changes = {each.id: each.changes for each in levers(m.StepFacts(**FACTS))}
     nothing = {name for name, kind in changes.items() if kind is m.Changes.NOTHING}
 
     assert {name for name, kind in changes.items() if kind is m.Changes.MEANING} == {
         "tf32",
         "bf16-autocast",
+        "loader-workers",
     }
     assert nothing == {"reduce-overhead", "gc-freeze"}
 
@@ -735,6 +892,8 @@ STEPS = [
     "@{0}compile(\n    fullgraph=True\n)\ndef step(): return model(x)\n",
     "def step():\n    # nothing\n    é = 1; f = {0}compile(model)\n    return f(é)\n",
     "step = make('é')",
+    "loader = {0}utils.data.DataLoader(x)\n"
+    "def step():\n    return model.generate(next(iter(loader)), do_sample=False)\n",
 ]
 TAILS = ["", "\n# the end\n", "\n\nif __name__ == '__main__':\n    step()\n"]
 
@@ -850,6 +1009,7 @@ EAGER = """\
 def step():
     return model(x)
 """
+LOADER = "loader = torch.utils.data.DataLoader([each for each in x], batch_size=2)\n\n\n"
 GRAPHS = "torch._dynamo.utils.counters['stats']['unique_graphs']"
 
 
@@ -871,6 +1031,9 @@ GRAPHS = "torch._dynamo.utils.counters['stats']['unique_graphs']"
         ("one-thread", EAGER, "torch.get_num_threads()", "1"),
         ("all-threads", EAGER, "torch.get_num_threads()", "8"),
         ("max-autotune-no-cudagraphs", INFERENCE, GRAPHS, "1"),
+        ("loader-workers", f"{LOADER}{EAGER.replace('(x)', '(next(iter(loader)))')}",
+         "program.loader.num_workers", "4"),
+        ("buckets", INFERENCE, "len(program.fast(program.x))", "2"),
         ("gc-freeze", EAGER, "__import__('gc').get_freeze_count() > 1000", "True"),
         ("freezing", INFERENCE, "torch._inductor.config.freezing", "True"),
     ],

@@ -44,7 +44,10 @@ class Both(Children):
         self.folders: set[tuple[str, str]] = set()
         self._of_side, self._unplanned, self._left = ends or {}, unplanned or {}, interrupted_after
 
-    def run_in_turn(self, first: Start, second: Start) -> tuple[Ended, Ended]:
+    def run_in_turn(
+        self, first: Start, second: Start, *, at_once: bool = False
+    ) -> tuple[Ended, Ended]:
+        assert not at_once  # a first call of a comparison is reported
         self.together += 1
         if self._cannot_together:
             return tuple(Ended(exit=DIED) for _ in (first, second))  # type: ignore[return-value]
