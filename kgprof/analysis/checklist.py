@@ -829,7 +829,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     ("no-prints", "No graph break at a line that prints or logs", _no_prints),
     (
         "no-recompile-in-loop",
-        "No recompile goes on after warm-up",
+        "No function recompiles after warm-up, or up to torch's limit",
         _no_recompile_in_loop,
     ),
     (

@@ -297,6 +297,7 @@ def test_a_recompile_in_the_loop_is_read_from_what_a_program_left(
     item = items(load(COMPILER, program))[LOOP]
 
     assert item.status is status, item.evidence
+    assert "or up to torch's limit" in item.title  # which a warm-up may reach as well
 
 
 def again(compile_id: str, call: int, reason: str) -> list[object]:

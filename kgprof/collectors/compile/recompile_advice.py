@@ -39,6 +39,7 @@ from kgprof.reading.compile_calls import not_static
 from kgprof.reading.structured_trace import frame_id
 
 _POSITIONAL = re.compile(r"^args\[(\d+)\]")  # of torch's wrapper
+_MEMBER = re.compile(r"(?:\.|\[')(\w+)(?:'\])?$")  # the last of "args[0].param_groups[0]['lr']"
 _IS_A_CONSTANT = re.compile(r"\S+\.size\(\)\[\d+\] == \d+")  # no multiple of a number
 _NO_SIZE = -1  # in place of a dimension
 
@@ -75,8 +76,13 @@ class Advice:
     # ------------------------------------------------------------ for each guard
 
     def used(self, guard: Guard) -> m.Location | None:
-        """The project's line that made a constant of the value."""
-        return self._line_of(guard) or self._inputs.constants.get(_size(guard))
+        """The project's line that made a constant of the value; of an entry or attribute only a
+        line that names it, as torch may give the one that first looked at its owner."""
+        member = _MEMBER.search(guard.source)
+        line = self._line_of(guard)
+        if member and line and guard.dimension is None and not guard.variable:
+            return line if member[1] in re.findall(r"\w+", line.text) else None
+        return line or self._inputs.constants.get(_size(guard))
 
     def words(self, guard: Guard) -> str:
         same, wraps, arguments = self._same(guard), "", self._arguments

@@ -260,6 +260,8 @@ class StepMarks(Source):
         self._in_a_row = self._longest = 0
         # likewise of steps inside a backward, which are none of the program's steps
         self._in_hooks = self._most_in_hooks = 0
+        # torch compiled an optimizer's step before any was counted: compiled, it calls no hook
+        self._is_compiled = False
         # the last that has stepped since, if it was another one
         self._other: Callable[[], Any] = lambda: None
         # the first that has stepped in the capture that runs, and in that of each CUDA graph
@@ -281,11 +283,17 @@ class StepMarks(Source):
         self._watch_modules(undo)
 
     def _watch_optimizers(self, undo: ExitStack) -> None:
+        from torch._dynamo.comptime import comptime
+
+        def compiling(context: object) -> None:
+            self._is_compiled = not self._steps.counts[Kind.OPTIMIZER]
+
         def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must
             # stay in the graph. One that steps as soon as a gradient is there ends no step: the
             # backward goes on, and a profiler must not be switched inside of it.
             if torch.compiler.is_compiling():
+                comptime(compiling)
                 return
             if torch._C._current_graph_task_id() != -1:
                 self._in_hooks += 1
@@ -298,6 +306,8 @@ class StepMarks(Source):
 
     @aside
     def _stepped(self, optimizer: Any, values: tuple[Any, ...]) -> None:
+        if self._is_compiled:
+            return
         if captures_a_graph():
             self._captured = self._captured or weakref.ref(optimizer)
             return

@@ -1040,6 +1040,25 @@ def test_the_line_that_used_a_value_is_named_and_related(shown: str) -> None:
     assert found.related == (written.place(FILE, 14, "step"), CALL_SITE)
 
 
+@pytest.mark.parametrize(("line", "used"), [(1, ""), (2, ", used in line 2")])
+def test_a_line_is_said_to_use_an_entry_only_if_it_names_it(line: int, used: str) -> None:
+    """torch gives the line that first looked at the list of groups."""
+    texts = ("    for group in self.param_groups:  # clear", 'weights.sub_(group["lr"])')
+    shown = f"{texts[line - 1].strip()}  # shop/model.py:{line} in step"
+    reason = f"self.param_groups[0]['lr'] == 0.1     # {shown}"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=10),
+        rejected("0/1", f"0/0: {reason}", call=10),
+    ]
+
+    (found,) = diagnosed(*lines, ran("0/0", 0), ran("0/1", 10), program="\n".join(texts))
+
+    words = "value of lr of the optimizer's param group 0: expected 0.1"
+    assert found.message.endswith(f"{words}{used}")
+    assert len(found.related) == 1 + bool(used)
+
+
 def test_a_line_of_a_library_is_not_named_as_the_line_that_used_the_value() -> None:
     reason = (
         "n == 2     # for group in groups:  # optim/adam.py:229 in step\n  File "

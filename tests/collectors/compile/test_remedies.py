@@ -163,6 +163,19 @@ def test_the_fix_of_a_break_or_an_error_helps(
     assert [each for each in watched(name) if each.rule == rule] == []
 
 
+def test_what_torch_where_does_to_the_gradients_of_the_side_left_out_is_said() -> None:
+    (found,) = (each for each in watched("remedy_layer_drop") if each.rule == "KGP101")
+    left_out = torch.nn.Linear(2, 2)
+    x = torch.ones(2)
+    torch.where(torch.tensor(False), left_out(x), x.requires_grad_()).sum().backward()
+
+    assert left_out.weight.grad is not None
+    assert not left_out.weight.grad.any()
+    assert found.fix.endswith(
+        "both sides are computed, and weights of the one left out get gradients of 0, not None"
+    )
+
+
 MODULE = """
 import torch
 

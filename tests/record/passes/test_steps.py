@@ -235,6 +235,33 @@ def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
     assert steps.counts == [0, 0, 2, 2, 0, 0]
 
 
+def test_where_an_optimizer_step_is_compiled_first_a_call_is_a_step_also_when_it_runs_eagerly() -> (
+    None
+):
+    """Behind torch's limit, where its hooks are called."""
+    from torch._dynamo import config
+
+    class Descent(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self, closure: object = None) -> None:  # type: ignore[override]
+            weights.sub_(self.param_groups[0]["lr"])
+
+    torch._dynamo.reset()
+    weights, steps = torch.nn.Parameter(torch.ones(2)), Steps()
+    optimizer = Descent([weights], {"lr": 0.1})
+    optimizer.step = torch.compile(optimizer.step, backend="eager")  # type: ignore[method-assign]
+
+    with (
+        config.patch(recompile_limit=2, specialize_float=True),
+        listening([StepMarks(steps, PROJECT)]),
+    ):
+        for number in range(5):
+            optimizer.param_groups[0]["lr"] = 0.1 * number
+            optimizer.step()
+
+    assert (steps.chosen, steps.counts[R], steps.counts[O]) == (R, 5, 0)
+
+
 def module_hooks() -> int:
     from torch.nn.modules import module
 
