@@ -114,7 +114,10 @@ def _rows(found: m.Fix) -> Iterator[Cells]:
 def _ending(trial: m.LeverTrial) -> str:
     if not trial.kept:
         return trial.why
-    return "kept" + clause(": ", trial.gain.reason if isinstance(trial.gain, m.Skipped) else "")
+    match trial.gain:
+        case m.Skipped(reason=seen):
+            return f"kept: {seen}"
+    return "kept"
 
 
 @dashed

@@ -555,11 +555,10 @@ class Climb:
             return one.measure_pair(other, self.key, self._number, at_once=True)
         return all(each.measure_round(self.key, self._number) for each in sides)
 
-    def _times(self, of: Recorder) -> Samples | m.Skipped:
+    @m.skippable
+    def _times(self, of: Recorder) -> Samples:
         (run,) = recordings.load(of.folder).runs
-        found = times.samples(times.RunTimes.of(run), times.PER_STEP)
-        if isinstance(found, m.Skipped):
-            return found
+        found = m.known(times.samples(times.RunTimes.of(run), times.PER_STEP))
         # Alone means beside workers: most steps find a batch, and the others wait for all of them.
         alone = {
             number: statistics.fmean(each.timing.every_us)
