@@ -302,12 +302,12 @@ def check_graphs(
     type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
     default=m.FIX_MINUTES,
     show_default=True,
-    help="Begin no other lever after so long.",
+    help="Begin no other lever, and no other pair for one, after so long.",
 )
 @click.option(
     "--allow",
     type=click.Choice([str(m.Changes.MEANING)]),
-    help="Put into the patch, too, what changes the program's precision on purpose.",
+    help="Put into the patch, too, what lowers the precision on purpose, or draws other numbers.",
 )
 @click.option(
     "--again-is-safe",
@@ -349,10 +349,10 @@ def fix(
     makes one step. Every start is in a copy of its folder (of a git repository what git knows or
     would add); the files themselves are changed by --apply alone. The first start is watched: a
     program that writes files, connects or starts processes is not started again, and exit code 2
-    says what it did. Then each change is tried: its results over 20 seeded steps, compared
-    with float64, and its time, by pairs of processes in turn. A change stays
-    if the whole 95 % interval of its time is more than 3 % below the time without it; the next one
-    is tried on top of it. The patch is measured once more as a whole, and this is the gain that
+    says what it did. Then each change is timed by pairs of processes in turn, on top of those that
+    were kept before it. One that is more than 3 % faster (the whole 95 % interval), or more than
+    10 % in both of the first two pairs, stays if the results of 20 seeded steps are the same, or
+    another rounding of them. The patch is measured once more as a whole, and this is the gain that
     the result gives. The last line on stdout is the patch's path.
 
     Exit code 0: a patch, or nothing to do; 2: wrong option, or not safe to start again; 4: the

@@ -10,10 +10,11 @@ from kgprof.wording import clause, plural
 
 _LADDER = (
     "Each lever was tried in a copy of the program, on top of those that were kept above it. The "
-    "time is that with it over that without it, from pairs of processes that took turns; the range "
-    "is a 95 % interval. Results: what {} steps returned, and the parameters, buffers and "
-    "gradients after them, from seeded starts; rounded: as near to float64 as those of the program "
-    "as it is, within a factor of 3 to 10; behind an optimizer by kind, within a factor of 4."
+    "time is that with it over that without it, from pairs of processes that took turns (beside "
+    "workers of a DataLoader one after the other); the range is a 95 % interval. Results: what {} "
+    "steps returned, and the parameters, buffers and gradients after them, from seeded starts; "
+    "rounded: as near to float64 as those of the program as it is, within a factor of 3 to 10; "
+    "behind an optimizer by kind, within a factor of 4."
 )
 _PATCH = (
     "These lines were measured. The file is named as seen from the top of the repository, or from "
@@ -60,17 +61,24 @@ def verdict(found: m.Fix) -> str:
             by_then = f"{kept} helped, and the patch was not measured"
         return f"interrupted after {tried}; by then {by_then}"
     if found.is_decided:
-        said = f"nothing to do: none of {tried} tried was seen to make a step 3 % faster"
+        said = f"nothing to do: none of {tried} tried was kept"
         return said + "".join(_but(found))
     if kept and isinstance(found.gain, m.Skipped):
         return f"not decided: measured again, the patch was not shown to help ({found.gain.reason})"
-    return f"not decided: of {tried} tried none was shown to help, and some were not decided"
+    return f"not decided: of {tried} tried none was kept, and some were not decided"
 
 
 def _but(found: m.Fix) -> Iterator[str]:
     """What else there is to know before nothing is done."""
     faster = [each.lever for each in found.trials if each.needs_leave]
     yield clause("; faster, but with another meaning (--allow meaning): ", ", ".join(faster))
+    different = (m.Results.DIFFERENT, m.Results.NOT_COMPARABLE)
+    others = [
+        each.lever
+        for each in found.trials
+        if each.results in different and not (each.kept or each.needs_leave)
+    ]
+    yield clause("; faster, but its results differ or cannot be compared: ", ", ".join(others))
     placeless = [each.lever for each in found.not_tried if each.is_wanted]
     yield clause("; no place in the file, or in it already: ", ", ".join(placeless))
 

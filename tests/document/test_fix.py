@@ -63,17 +63,17 @@ PATCHED = replace(
         (
             NOTHING,
             m.VerdictStatus.OK,
-            "nothing to do: none of 1 lever tried was seen to make a step 3 % faster",
+            "nothing to do: none of 1 lever tried was kept",
         ),
         (
             replace(NOTHING, not_tried=(LATE,)),
             m.VerdictStatus.INCONCLUSIVE,
-            "not decided: of 1 lever tried none was shown to help, and some were not decided",
+            "not decided: of 1 lever tried none was kept, and some were not decided",
         ),
         (
             replace(NOTHING, trials=(replace(IDLE, is_open=True, why="not decided"),)),
             m.VerdictStatus.INCONCLUSIVE,
-            "not decided: of 1 lever tried none was shown to help, and some were not decided",
+            "not decided: of 1 lever tried none was kept, and some were not decided",
         ),
         (
             replace(NOTHING, interrupted=True),
@@ -89,13 +89,13 @@ PATCHED = replace(
         (
             replace(NOTHING, trials=(replace(IDLE, lever="tf32", needs_leave=True),)),
             m.VerdictStatus.OK,
-            "nothing to do: none of 1 lever tried was seen to make a step 3 % faster; faster, but "
+            "nothing to do: none of 1 lever tried was kept; faster, but "
             "with another meaning (--allow meaning): tf32",
         ),
         (
             replace(NOTHING, not_tried=(replace(LATE, is_open=False),)),
             m.VerdictStatus.OK,
-            "nothing to do: none of 1 lever tried was seen to make a step 3 % faster; no place in "
+            "nothing to do: none of 1 lever tried was kept; no place in "
             "the file, or in it already: gc-freeze",
         ),
         (

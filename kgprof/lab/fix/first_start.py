@@ -297,10 +297,11 @@ def _sizes_with_a_graph() -> int:
 
 
 def _workers() -> Iterator[int]:
-    """An IterableDataset would be given out whole by each worker."""
-    for loader in referee.live(DataLoader):
-        if loader.num_workers or not isinstance(loader.dataset, IterableDataset):
-            yield loader.num_workers
+    """The workers of each DataLoader; none where one has an IterableDataset, which each worker
+    would give out whole."""
+    loaders = list(referee.live(DataLoader))
+    if not any(isinstance(each.dataset, IterableDataset) for each in loaders):
+        yield from (each.num_workers for each in loaders)
 
 
 def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:

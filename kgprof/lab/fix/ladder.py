@@ -152,6 +152,7 @@ class Climb:
         self._arrays: dict[str, results.Arrays] = {}
         self._no_results: dict[str, str] = {}  # of each start for them: why it left none
         self._took_s = 0.0  # of the last lever
+        self._changed = ""  # what was kept and changed the results, as it was allowed to
 
     @property
     def environment(self) -> m.Environment:
@@ -246,6 +247,9 @@ class Climb:
                 later.append(lever)
             elif time.monotonic() + self._took_s > self._until:
                 self._leave_out(lever, "the time was up (--minutes)", is_open=True)
+            elif self._changed and lever.changes is m.Changes.ROUNDING:
+                why = f"{self._changed} has changed the results: begin again with its patch applied"
+                self._leave_out(lever, why, is_open=True)
             else:
                 before = self.kept
                 began = time.monotonic()
@@ -302,6 +306,8 @@ class Climb:
             needs_leave = True
         if not why:
             self._keep(side)
+            if lever.changes is m.Changes.MEANING and became is not m.Results.SAME:
+                self._changed = lever.id
         else:
             shutil.rmtree(side.copy, ignore_errors=True)
         self.trials.append(
@@ -383,8 +389,9 @@ class Climb:
         patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
         side = self.kept
         became, why = self._results_of(side)
-        refused = (self._refused(lever, became) for lever in side.levers)
-        why = why or next(filter(None, refused), "")
+        if not self._changed:
+            refused = (self._refused(lever, became) for lever in side.levers)
+            why = why or next(filter(None, refused), "")
         if why:
             return Ending("", m.Skipped(why), became)
         gain, decision = self._compared(self.as_is, side, until=math.inf, is_last=True)
@@ -463,6 +470,8 @@ class Climb:
         why = ""
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
             why = f"the program {_words(trial)}"
+            if side is self.as_is:
+                why = f"as it is, {why} in a seeded start"
         else:
             found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
             self._arrays[name] = found or {}
@@ -525,7 +534,9 @@ class Climb:
         second = self._times(other)
         if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
             return Measured(m.first_skipped(first, second), Decision.OPEN)
-        if judge(first, second).verdict is m.Judged.FASTER:
+        # What was seen when one of them was chosen counts no more.
+        seen = judge(replace(first, rounds={}), replace(second, rounds={}))
+        if seen.verdict is m.Judged.FASTER and not is_last:
             times = f"{short(second.median / first.median)}\N{MULTIPLICATION SIGN} as long"
             return Measured(m.Skipped(f"{times} in its first process"), Decision.SLOWER)
         begun = self._number
@@ -612,7 +623,8 @@ def _needs_leave(lever: Lever, allowed: m.Changes) -> bool:
 
 
 def _comes_last(lever: Lever, allowed: m.Changes) -> bool:
-    """Tell whether its results will keep it out of the patch; those of workers may be the same."""
+    """Tell whether its results will keep it out of the patch; what a program computes with workers
+    may be the same."""
     return _needs_leave(lever, allowed) and not lever.starts_workers
 
 

@@ -16,13 +16,13 @@ _OF_COMPILE = frozenset(
 )
 _NOTHING, _ROUNDING = m.Changes.NOTHING, m.Changes.ROUNDING
 _WORKERS = 4
-_PERSISTENT = "persistent_workers=True"
+_BEFORE_WORKERS = 5  # arguments of a DataLoader that may be given without a name
 _OF_CACHE = frozenset(("past_key_values", "use_cache", "cache_config"))  # of generate()
 _LOWER_PRECISION = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
 
 
 def levers(facts: m.StepFacts) -> tuple[Lever, ...]:
-    """All levers for one program, most promising first."""
+    """All levers for one program, most promising first; the ladder moves some to the end."""
     settings = tuple(_setting(name, value) for name, value in facts.settings)
     return (*_FIRST, *_COMPILING, *settings, *_OTHERS)
 
@@ -148,21 +148,37 @@ def in_buckets(model, rows=32):
 
 
 def _in_buckets(program: Program, facts: m.StepFacts) -> list[Edit]:
-    """Wrap what is compiled and has a name."""
+    """Wrap what is compiled, has a name and is only called, with one argument."""
     if "in_buckets" in program.text:
         return []
     sites = list(_compiling(program, facts.modules))
-    edits = []
+    function = _IN_BUCKETS.format(program.written("torch.nn.functional.pad"))
+    edits: list[Edit] = []
     for node in program.tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value in sites:
-                function = _IN_BUCKETS.format(program.written("torch.nn.functional.pad"))
+                is_module = name in facts.compiled_modules
+                if edits or not _takes_one_argument(program, name, value, is_module=is_module):
+                    continue
                 what = name
-                if name in facts.compiled_modules:  # it stays a module
+                if is_module:  # it stays one
                     what = f"{name}.forward"
                 code = f"{function}{what} = in_buckets({what})"
                 edits += program.after_assignment(name, code)
     return edits
+
+
+def _takes_one_argument(program: Program, name: str, site: ast.expr, *, is_module: bool) -> bool:
+    """Tell whether each call of a name has one argument; other uses than in ``site`` are a module's
+    alone."""
+    inside = set(ast.walk(site))
+    uses = [node for node in program.nodes if isinstance(node, ast.Name) and node.id == name]
+    read = [use for use in uses if isinstance(use.ctx, ast.Load) and use not in inside]
+    calls = {node.func: node for node in program.nodes if isinstance(node, ast.Call)}
+    called = [calls[use] for use in read if use in calls]
+    if len(called) < len(read) and not is_module:
+        return False
+    return bool(called) and all(len(each.args) == 1 and not each.keywords for each in called)
 
 
 # ---------------------------------------------------------------- a line of settings
@@ -218,8 +234,8 @@ def _loader_workers(program: Program, facts: m.StepFacts) -> list[Edit]:
     for call in program.calls("DataLoader"):
         given = {each.arg: each.value for each in call.keywords}
         match given.get("num_workers"):
-            case None if "persistent_workers" not in given:
-                edits += program.argument(call, "num_workers", f"{_WORKERS}, {_PERSISTENT}")
+            case None if len(call.args) <= _BEFORE_WORKERS:
+                edits += program.argument(call, "num_workers", str(_WORKERS))
             case ast.Constant(value=0) as none:
                 edits.append(program.replaced(none, str(_WORKERS)))
     return edits
@@ -306,18 +322,19 @@ _FIRST = (
     ),
     Lever(
         id="static-cache",
-        says="generates with a cache of one size, which transformers compiles for",
+        says="generates with a cache of one size; on a GPU transformers compiles for it",
         changes=_ROUNDING,
-        wanted=_said(lambda facts: facts.generates, "a model of transformers makes text"),
+        wanted=_said(lambda facts: facts.generates, "a model of transformers can make text"),
         edit=_edit(_static_cache),
     ),
     Lever(
         id="buckets",
-        says="pads rows to a multiple of 32: a new size needs no CUDA graph of its own",
+        says="pads rows to a multiple of 32, so that sizes share a CUDA graph; the gain ends when "
+        "the program as it is has seen all its sizes",
         changes=_ROUNDING,
         wanted=_said(
             lambda facts: facts.graphs_late,
-            "torch recorded CUDA graphs for new sizes in the second half of the steps, too",
+            "torch recorded CUDA graphs in the second half of the steps, too",
         ),
         edit=_edit(_in_buckets),
     ),

@@ -159,6 +159,25 @@ def test_what_would_not_be_put_into_the_patch_comes_last(
     assert [trial.lever for trial in climb.trials] == order
 
 
+def test_behind_an_allowed_change_of_the_results_no_rounding_is_tried(climb: Canned) -> None:
+    climb.became = {"lower": m.Results.DIFFERENT, "patch": m.Results.DIFFERENT}
+    climb.speeds = {"lower": 0.5, "free": 0.5}
+    tried = [
+        lever("lower", m.Changes.MEANING),
+        lever("other"),
+        lever("free", m.Changes.NOTHING),
+    ]
+
+    climb.climb(tried, m.Changes.MEANING)
+    ending = climb.ended()
+
+    assert [trial.lever for trial in climb.trials if trial.kept] == ["lower", "free"]
+    (left,) = climb.not_tried
+    assert (left.lever, left.is_open) == ("other", True)
+    assert left.why == "lower has changed the results: begin again with its patch applied"
+    assert "+lower()" in ending.patch
+
+
 def test_a_lever_that_kills_the_program_is_a_line_and_nothing_more(climb: Canned) -> None:
     climb.speeds = {"fast": 0.5, "deadly": 0.1}
     climb.dies = ["deadly"]

@@ -487,7 +487,7 @@ EDITS = [
         """\
         import torch
 
-        loader = torch.utils.data.DataLoader(images, num_workers=4, persistent_workers=True)  # ours
+        loader = torch.utils.data.DataLoader(images, num_workers=4)  # ours
         """,
     ),
     (
@@ -539,7 +539,7 @@ EDITS = [
         import torch
 
         fast = torch.compile(model, mode="reduce-overhead")
-        x = 1
+        y = fast(x)
         """,
         """\
         import torch
@@ -556,7 +556,7 @@ EDITS = [
 
 
         fast = in_buckets(fast)
-        x = 1
+        y = fast(x)
         """,
     ),
     (
@@ -564,6 +564,7 @@ EDITS = [
         """\
         from torch import compile, nn
         model = compile(model, mode="reduce-overhead")
+        y = model(x)
         """,
         """\
         from torch import compile, nn
@@ -579,6 +580,7 @@ EDITS = [
 
 
         model = in_buckets(model)
+        y = model(x)
         """,
     ),
     (
@@ -745,6 +747,14 @@ def test_every_lever_has_two_shapes() -> None:
         ("gc-freeze", "import gc\ngc.freeze()\n"),
         ("freezing", "import torch\ntorch._inductor.config.freezing = False\n"),
         ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, num_workers=2)\n"),
+        (
+            "loader-workers",
+            "import torch\ntorch.utils.data.DataLoader(x, 32, True, None, None, 0)\n",
+        ),
+        ("buckets", "import torch\nfast = torch.compile(net)\nfast(x, y)\n"),
+        ("buckets", "import torch\nfast = torch.compile(net)\nfast(x, scale=2)\n"),
+        ("buckets", "import torch\nfast = torch.compile(net)\nfast(x)\nWhole(fast)\n"),
+        ("buckets", "import torch\nfast = torch.compile(net)\n"),
         ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, num_workers=n)\n"),
         ("loader-workers", "import torch\ntorch.utils.data.DataLoader(x, **given)\n"),
         ("loader-workers", "from mine import DataLoader\nDataLoader(x)\n"),
@@ -769,11 +779,19 @@ def test_a_compiled_module_is_not_compiled_again() -> None:
 
 
 def test_a_compiled_module_in_buckets_is_the_same_module() -> None:
-    text = "import torch\nfast = torch.compile(model)\n"
+    text = "import torch\nfast = torch.compile(model)\nopt = SGD(fast.parameters())\nfast(x)\n"
     new = edited("buckets", text, compiled_modules=("fast",))
 
     assert new is not None
-    assert new.endswith("\nfast.forward = in_buckets(fast.forward)\n")
+    assert "\nfast.forward = in_buckets(fast.forward)\n" in new
+
+
+def test_the_function_for_buckets_stands_in_the_file_once() -> None:
+    text = "import torch\na = torch.compile(f)\nb = torch.compile(g)\nb(a(x))\n"
+    new = edited("buckets", text)
+
+    assert new is not None
+    assert new.count("def in_buckets(") == 1
 
 
 # ---------------------------------------------------------------- when they are worth trying
@@ -879,6 +897,7 @@ MODELS = [
     "model = Net(); x = (1,\n  2)\n",
     "model = {0}compile(Net(), mode='default', )\n",
     "model = Net()\nmodel.compile(dynamic=None)\n",
+    "model = Net()\nfast = {0}compile(function)\ny = fast(1)\n",
 ]
 OPTIMIZERS = [
     "opt = {0}optim.AdamW(model.parameters(), lr=1)  # slow\n",
