@@ -21,7 +21,6 @@ LONG = {
     *(
         "accelerate_loop",
         "hf_pipeline",
-        "hf_trainer",
         "lightning_autoencoder",
         "pyg_gcn",
         "torchvision_detection",
