@@ -217,8 +217,10 @@ def test_a_program_that_only_evaluates_has_steps_and_no_evaluation() -> None:
 
 
 def test_compiling_is_told_apart_wherever_it_happens() -> None:
+    compiles_s = 6 * PAUSE_S  # beside it a busy machine's first step takes little
+
     def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
-        time.sleep(PAUSE_S)
+        time.sleep(compiles_s)
         return graph.forward
 
     def program() -> None:
@@ -234,9 +236,9 @@ def test_compiling_is_told_apart_wherever_it_happens() -> None:
 
     found = accounted(program)
 
-    assert found[Phase.COMPILING] >= 3 * PAUSE_S
-    assert found[Phase.EVALUATION] < PAUSE_S
-    assert found[Phase.STEPS] < PAUSE_S
+    assert found[Phase.COMPILING] >= 3 * compiles_s
+    assert found[Phase.EVALUATION] < compiles_s
+    assert found[Phase.STEPS] < compiles_s
 
 
 def test_threads_that_compile_at_the_same_time_count_once() -> None:
