@@ -247,7 +247,7 @@ class Climb:
                 later.append(lever)
             elif time.monotonic() + self._took_s > self._until:
                 self._leave_out(lever, "the time was up (--minutes)", is_open=True)
-            elif self._changed and lever.changes is m.Changes.ROUNDING:
+            elif self._changed and lever.changes is not m.Changes.MEANING:
                 why = f"{self._changed} has changed the results: begin again with its patch applied"
                 self._leave_out(lever, why, is_open=True)
             else:
@@ -389,7 +389,7 @@ class Climb:
         patch = patch_of(self.program.file, self.as_is.text, self.kept.text)
         side = self.kept
         became, why = self._results_of(side)
-        if not self._changed:
+        if self._changed not in (each.id for each in side.levers):
             refused = (self._refused(lever, became) for lever in side.levers)
             why = why or next(filter(None, refused), "")
         if why:

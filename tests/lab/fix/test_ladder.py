@@ -159,21 +159,22 @@ def test_what_would_not_be_put_into_the_patch_comes_last(
     assert [trial.lever for trial in climb.trials] == order
 
 
-def test_behind_an_allowed_change_of_the_results_no_rounding_is_tried(climb: Canned) -> None:
-    climb.became = {"lower": m.Results.DIFFERENT, "patch": m.Results.DIFFERENT}
-    climb.speeds = {"lower": 0.5, "free": 0.5}
+def test_behind_an_allowed_change_of_the_results_no_other_kind_is_tried(climb: Canned) -> None:
+    climb.became = dict.fromkeys(("lower", "free", "more"), m.Results.DIFFERENT)
+    climb.speeds = {"lower": 0.5, "free": 0.5, "more": 0.5}
     tried = [
         lever("lower", m.Changes.MEANING),
         lever("other"),
         lever("free", m.Changes.NOTHING),
+        lever("more", m.Changes.MEANING),
     ]
 
     climb.climb(tried, m.Changes.MEANING)
     ending = climb.ended()
 
-    assert [trial.lever for trial in climb.trials if trial.kept] == ["lower", "free"]
-    (left,) = climb.not_tried
-    assert (left.lever, left.is_open) == ("other", True)
+    assert [trial.lever for trial in climb.trials if trial.kept] == ["lower", "more"]
+    left, _ = climb.not_tried
+    assert [each.lever for each in climb.not_tried if each.is_open] == ["other", "free"]
     assert left.why == "lower has changed the results: begin again with its patch applied"
     assert "+lower()" in ending.patch
 
