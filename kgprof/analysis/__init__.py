@@ -39,6 +39,7 @@ from kgprof.measures import (
     times,
     traced_steps,
 )
+from kgprof.measures.compiled_work import compiled_work
 from kgprof.measures.economics import economics
 from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
@@ -272,6 +273,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         account=_account(record),
         whole=whole_run(run.whole, run),
         slow_first=slow_first,
+        work=run.once(compiled_work),
         economics=run.once(economics),
         phases=phases,
     )

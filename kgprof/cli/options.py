@@ -586,6 +586,13 @@ def _given_among(names: Iterable[str], context: Context) -> list[str]:
     return given + ["--"] * bool(context.workload_args)
 
 
+def work_only(passes: tuple[m.PassName, ...]) -> tuple[m.PassName, ...]:
+    """Those that say what is compiled and run. Raises UsageError where some were named."""
+    if passes:
+        raise UsageError("--work-only chooses the passes", "leave out --passes or --work-only")
+    return (m.PassName.COMPILE, m.PassName.TRACE, m.PassName.MEMORY)
+
+
 def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: bool) -> None:
     """Raises UsageError for too many sides or too few, and for an option of a run without
     --record."""
@@ -601,6 +608,7 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
             "compare needs BASE and HEAD", "give two folders that `kgprof profile` wrote"
         )
     own = (
+        "work_only",
         "rounds",
         "strategies",
         "modes",

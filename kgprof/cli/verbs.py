@@ -784,6 +784,14 @@ def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int
         "record WORKLOAD in both, in turn."
     ),
 )
+@click.option(
+    "--work-only",
+    is_flag=True,
+    help=(
+        "With --record: compare only what is compiled and run, exactly: each side is recorded "
+        "once, and nothing is timed."
+    ),
+)
 @options.number(
     "--rounds",
     options.PAIRS,
@@ -821,6 +829,7 @@ def compare(
     /,
     sides: tuple[Path, ...],
     record: bool,
+    work_only: bool,
     rounds: int,
     budgets: tuple[str, ...],
     fail_on: str | None,
@@ -872,6 +881,8 @@ def compare(
         return comparing.history(sides)
     base, head, *named = map(str, sides)
     workload = options.compared_workload(named, f"kgprof compare --record {base} {head}")
+    if work_only:
+        given["passes"] = options.work_only(given["passes"])
     ask = partial(options.asked_for, workload, context.workload_args, **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds)
 

@@ -17,6 +17,7 @@ from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import MachineDrifts, drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
+from kgprof.compare.work import compared_work
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
 from kgprof.wording import clause, relative
@@ -234,6 +235,7 @@ def _runs(
             notes.append(f"{unknown}: {machine.reason}")
         yield replace(
             causes,
+            work=compared_work(before, after, causes, mine, changed, head),
             causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),

@@ -19,7 +19,8 @@ from kgprof.wording import relative
 
 # Marks of a changed line; what they add up to decides between lines, and LEAST is what one line
 # among others needs.
-_AT, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _FILE = (
+_AT, _GONE, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _FILE = (
+    32,
     32,
     16,
     8,
@@ -179,6 +180,27 @@ def put_down(
     return tuple(causes)
 
 
+def line_of(
+    places: Sequence[m.Location],
+    doing: str,
+    changed: Sequence[ChangedLine],
+    head: m.Profile,
+    *,
+    gone: Sequence[m.Location] = (),
+) -> m.Location | None:
+    """The changed line that a difference is put down to: where it shows (``places``, of head),
+    where what is ``gone`` stood in base, or which does what ``doing`` matches."""
+    root = head.source_root
+    shown = [(relative(place.file, root), place.line, place.function) for place in places]
+    stood = [("", 0, place.function) for place in gone]
+    clue = _Clue(
+        doing=doing,
+        shown=(*shown, *stood),
+        gone=frozenset(place.text.strip() for place in gone if place.text.strip()),
+    )
+    return _likeliest(clue, changed, _texts(head))
+
+
 def _line_of(
     cause: m.Cause,
     changed: Sequence[ChangedLine],
@@ -189,45 +211,71 @@ def _line_of(
 ) -> m.Location | None:
     """``shown``: file, line and function of each place that it names; ``computed``: the lines of
     its kernels."""
-    doing = _DOING.get(cause.cause, "")
+    clue = _Clue(
+        doing=_DOING.get(cause.cause, ""),
+        shown=tuple(shown),
+        named=frozenset(named),
+        computed=frozenset(computed),
+    )
+    return _likeliest(clue, changed, texts)
 
-    def weight(line: ChangedLine) -> int:
+
+class _Clue(m.Model):
+    """What is known of what a line is looked for."""
+
+    doing: str  # what such a line does; empty: not known
+    shown: tuple[tuple[str, int, str], ...]  # file, line and function of each place
+    named: frozenset[str] = frozenset()
+    computed: frozenset[tuple[str, int]] = frozenset()  # the lines of its kernels
+    gone: frozenset[str] = frozenset()  # lines of base that it stood at
+
+    def weight(self, line: ChangedLine, texts: Mapping[str, str]) -> int:
         place = line.place
         code = line.place.text
         here = (place.file, place.line)
         words = set(_WORD.findall(code))
         before = set(_WORD.findall(line.before))
         binds = any(
-            re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code) for name in named & words
+            re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code)
+            for name in self.named & words
         )
         # a function may be named with or without its class
         bare = place.function.rpartition(".")[2]
+        files = {file for file, _, _ in self.shown}
         same = any(
-            bare and (file, name.rpartition(".")[2]) == (place.file, bare)
-            for file, _, name in shown
+            bare and (file or place.file, name.rpartition(".")[2]) == (place.file, bare)
+            for file, _, name in self.shown
         )
+        stood = {text.strip() for text in line.before.splitlines()}
         marks = (
-            _AT * (here in {(file, at) for file, at, _ in shown}),
-            _KERNEL * (here in computed),
+            _AT * (here in {(file, at) for file, at, _ in self.shown}),
+            _GONE * bool(self.gone & stood),
+            _KERNEL * (here in self.computed),
             _FUNCTION * same,
             _BINDS * binds,
-            _TAKEN * any(_takes(texts.get(file, ""), place) for file, _, _ in shown),
-            _NAMES * bool(named & words),
-            _NAMED_BEFORE * bool(named & before),
-            _DOES * bool(doing and re.search(doing, code)),
-            _FILE * (place.file in {file for file, _, _ in shown}),
+            _TAKEN * any(_takes(texts.get(file, ""), place) for file in files),
+            _NAMES * bool(self.named & words),
+            _NAMED_BEFORE * bool(self.named & before),
+            _DOES * bool(self.doing and re.search(self.doing, code)),
+            _FILE * (place.file in files),
             -_NAMES * bool(_IMPORT.match(code)),
         )
         return sum(marks)
 
+
+def _likeliest(
+    clue: _Clue, changed: Sequence[ChangedLine], texts: Mapping[str, str]
+) -> m.Location | None:
     # Of equals one that took the place of another comes first: a new function runs where an old one
     # calls it.
     best = max(
         changed,
-        key=lambda line: (weight(line), bool(line.place.text), bool(line.before)),
+        key=lambda line: (clue.weight(line, texts), bool(line.place.text), bool(line.before)),
         default=None,
     )
-    if best is None or (weight(best) < LEAST and len({line.place.file for line in changed}) > 1):
+    if best is None:
+        return None
+    if clue.weight(best, texts) < LEAST and len({line.place.file for line in changed}) > 1:
         return None
     return best.place
 

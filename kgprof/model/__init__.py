@@ -10,6 +10,7 @@ from kgprof.model.capturing import *
 from kgprof.model.collective_calls import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
+from kgprof.model.compiled_work import *
 from kgprof.model.evaluation import *
 from kgprof.model.findings import *
 from kgprof.model.fix import *

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from kgprof.model.compiled_work import ComparedWork
 from kgprof.model.findings import Finding, Verdict
 from kgprof.model.kernels import KernelKind, StackFrame
 from kgprof.model.passes import PassName, RunKey
@@ -286,6 +287,7 @@ class RunComparison(Model):
     machine: tuple[MachineDrift, ...] | Skipped = Skipped("there are not two rounds per side")
     settings: tuple[ChangedFact, ...] = ()
     causes: tuple[Cause, ...] = ()
+    work: ComparedWork | Skipped = Skipped("this report was made before work was compared")
     notes: tuple[str, ...] = ()
 
 

@@ -72,6 +72,21 @@ class OfferedFrame(Model):
     on_stack: int = 0
 
 
+class CompiledGuards(Model, kw_only=False):
+    """What is checked before a compilation's code is run. Line: ``{"guards": {...}}``.
+
+    ``values``: torch's kind of guard and its code, with the line of the program behind it where
+    torch knows it. ``names``: how many only check which class, function, module or attribute a name
+    stands for.
+    """
+
+    compile_id: str
+    values: tuple[str, ...] = ()
+    names: int = 0
+    left_out: int = 0  # values beyond the limit
+    missing: str = ""  # why they could not be read
+
+
 class LineOperators(Model, kw_only=False):
     """A line of a large graph, in any of the frames that Dynamo inlined there."""
 
@@ -401,6 +416,7 @@ class CompileRecords(Tagged, tag="records"):
     graphs: tuple[GraphRuns, ...] = ()
     logs: tuple[LogLine, ...] = ()
     texts: tuple[CompiledText, ...] = ()
+    guards: tuple[CompiledGuards, ...] = ()
     backends: tuple[BackendFailure, ...] = ()
     compiled_calls: CompiledCalls | Skipped = Skipped(CALLS_NOT_COUNTED)
     # records beyond the limit: a count that is taken from them is no longer certain

@@ -40,6 +40,7 @@ _LINES: dict[str, type[Any]] = {
     "graph": m.GraphRuns,
     "log": m.LogLine,
     "text": m.CompiledText,
+    "guards": m.CompiledGuards,
     "backend": m.BackendFailure,
     "compiled_calls": m.CompiledCalls,
     "callable": m.CompiledCallable,
@@ -286,7 +287,7 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
             read[key].append(
                 msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False)
             )
-    records, frames, graphs, logs, texts, backends, calls, callables = (
+    records, frames, graphs, logs, texts, guards, backends, calls, callables = (
         tuple(read[key]) for key in _LINES
     )
     counted: m.CompiledCalls | m.Skipped = m.Skipped(m.CALLS_NOT_COUNTED)
@@ -298,6 +299,7 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
         graphs=graphs,
         logs=logs,
         texts=texts,
+        guards=guards,
         backends=backends,
         compiled_calls=counted,
         left_out=left_out,

@@ -40,6 +40,7 @@ def _apart(run: m.RunRecord) -> m.RunRecord:
         frames=tuple(frame for frame in records.frames if frame.compile_id not in unused),
         graphs=tuple(graph for graph in records.graphs if graph.compile_id not in unused),
         texts=tuple(text for text in records.texts if text.compile_id not in unused),
+        guards=tuple(each for each in records.guards if each.compile_id not in unused),
     )
     kept = tuple(each for each in compiled.compilations if each.compile_id not in unused)
     rest = tuple(each for each in compiled.compilations if each.compile_id in unused)

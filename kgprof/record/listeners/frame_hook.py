@@ -25,10 +25,12 @@ from kgprof.record.ground.kept_records import Lines
 from kgprof.record.ground.python_stack import upwards
 from kgprof.record.ground.source import Function, Source, aside, replace
 from kgprof.record.listeners.call_index import CallIndex
+from kgprof.record.listeners.guard_tree import checked
 
 ROWS = 20_000  # beyond it frames are counted and not kept
 TEXT = 4000  # characters of torch's words about one frame
 STACK = 40  # of the innermost lines that torch was tracing when it raised
+GUARDED = 100  # compilations whose guards are kept: more are recompiles without end
 Fields = Mapping[str, Any]  # of OfferedFrame
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
@@ -49,6 +51,7 @@ class FrameHook(Source):
 
     def __init__(self, calls: CallIndex, project: ProjectFiles) -> None:
         self.frames: list[m.OfferedFrame] = []
+        self.guards: list[m.CompiledGuards] = []
         self.left_out = 0
         self._calls = calls
         self._project = project
@@ -65,6 +68,7 @@ class FrameHook(Source):
     def lines(self) -> Lines:
         """For the file of records."""
         yield from ({"frame": msgspec.to_builtins(frame)} for frame in self.frames)
+        yield from ({"guards": msgspec.to_builtins(guards)} for guards in self.guards)
         if self.left_out:
             yield {"left_out": self.left_out, "limit_rows": ROWS}
 
@@ -136,6 +140,8 @@ class FrameHook(Source):
         action = str(result.frame_exec_strategy.cur_action)
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
+            if len(self.guards) <= GUARDED:
+                self.guards.append(checked(guarded.guard_manager, str(guarded.compile_id)))
         elif re.search(r"run_?only", action, re.IGNORECASE):
             self._add(code, outcome="run-only", text="\n".join(before.refused()), **wrapped)
         else:

@@ -1,0 +1,212 @@
+"""What a run's compiled code consists of, to be compared exactly with another run's: no clock is
+asked, and no name of the program's is looked at.
+
+    Dynamo's graphs      -> operators, in the graphs' order  -> the line of the program
+    Inductor's code      -> calls of kernels and libraries   -> the lines that they compute
+    torch's guards       -> those on values                  -> the line that asked for the value
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from kgprof import model as m
+from kgprof.reading import compiled_text
+from kgprof.reading.evidence import RunEvidence
+from kgprof.reading.structured_trace import RunTrace
+
+CHARACTERS = 4 * 2**20  # of graphs and code that are read
+MOST_GUARDED = 100  # compilations whose guards a Recording holds
+MOST = 20_000  # operators, calls or guards of a run
+NO_TEXTS = m.Skipped(
+    "this Recording holds no graphs: it is an earlier kgprof's, or nothing was compiled"
+)
+# "EQUALS_MATCH: L['self'].scale == 2  # y = x * self.scale  # app/model.py:11 in forward"
+_GUARD = re.compile(
+    r"(?P<code>.*?)\s*"
+    r"(?:# (?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+).*)?",
+    re.DOTALL,
+)
+_OBJECT = re.compile(r"\b\d{9,}\b")  # an address, which is another one in each process
+
+
+class _Items:
+    """Each once, by its text and its lines."""
+
+    def __init__(self) -> None:
+        self._places: dict[m.WorkItem, int] = {}
+
+    def place(self, text: str, lines: Iterable[m.Location]) -> int:
+        item = m.WorkItem(text=text, lines=tuple(lines))
+        return self._places.setdefault(item, len(self._places))
+
+    @property
+    def all(self) -> tuple[m.WorkItem, ...]:
+        return tuple(self._places)
+
+
+@m.skippable
+def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
+    """Skipped without the texts of what was compiled, or where they were cut."""
+    trace = run.compiler
+    if trace is None:
+        return m.Skipped("COMPILE did not come to its end")
+    texts = trace.all.texts
+    if not texts:
+        return NO_TEXTS
+    cut = sum(bool(each.cut) for each in texts)
+    if cut:
+        return m.Skipped(f"{cut} of {len(texts)} texts of what was compiled are cut")
+    size = sum(len(each.text) for each in texts)
+    if size > CHARACTERS:
+        return m.Skipped(
+            f"the graphs and their code have {size:,} characters; {CHARACTERS:,} are read"
+        )
+    items = _Items()
+    runs = _runs_per_step(trace)
+    graphs: list[m.WorkOfGraph] = []
+    operators: list[int] = []
+    functions = {
+        frame.compile_id: frame.qualified or frame.function
+        for frame in trace.all.frames
+        if frame.compile_id
+    }
+    for each in texts:
+        if each.what == m.GRAPH:
+            read = compiled_text.graph(each.text)
+            operators += (_operator(one, items, run) for one in read.operators)
+            graphs.append(
+                m.WorkOfGraph(
+                    compile_id=each.compile_id,
+                    function=functions.get(each.compile_id, ""),
+                    digest=read.digest,
+                    operators=len(read.operators),
+                    runs=runs.get(each.compile_id, m.Skipped("its runs were not counted")),
+                )
+            )
+    calls = _calls(run, texts, items)
+    guards = _guards(trace, items)
+    sizes = [operators] + [each for each in (calls, guards) if isinstance(each, tuple)]
+    if max(map(len, sizes)) > MOST:
+        return m.Skipped(f"more than {MOST:,} operators, calls or guards")
+    works = run.record.kernel_origins
+    return m.CompiledWork(
+        graphs=tuple(graphs),
+        items=items.all,
+        operators=tuple(operators),
+        calls=calls,
+        guards=guards,
+        name_guards=sum(each.names for each in trace.all.guards),
+        buffers=_buffers(works),
+        calls_per_step=_per_step(works, runs, lambda graph: graph.kernels),
+        bytes_per_step=_per_step(works, runs, lambda graph: graph.moved_bytes),
+        flops_per_step=_flops(works, runs),
+    )
+
+
+def _operator(one: compiled_text.Operator, items: _Items, run: RunEvidence) -> int:
+    lines = []
+    if one.line is not None:
+        lines = [run.source.at(one.line.file, one.line.line, one.line.function)]
+    return items.place(one.text, lines)
+
+
+@m.skippable
+def _calls(
+    run: RunEvidence, texts: Iterable[m.CompiledText], items: _Items
+) -> tuple[int, ...] | m.Skipped:
+    """Of all generated code; its lines come from what Inductor said of the same call."""
+    codes = [each for each in texts if each.what == m.CODE]
+    if not codes:
+        return m.Skipped("no code was generated")
+    origins: dict[tuple[str, str], list[m.KernelOrigin]] = defaultdict(list)
+    if isinstance(run.record.kernel_origins, m.KernelOrigins):
+        for origin in run.record.kernel_origins.origins:
+            origins[origin.compile_id, origin.kernel].append(origin)
+    found: list[int] = []
+    for code in codes:
+        for call in m.known(compiled_text.calls(code.text)):
+            known = origins[code.compile_id, call.function]
+            lines: tuple[m.SourceLine, ...] = ()
+            if known:
+                lines = known.pop(0).lines
+            places = [run.source.at(line.file, line.line, line.function) for line in lines]
+            found.append(items.place(call.text, places))
+    return tuple(found)
+
+
+def _guards(trace: RunTrace, items: _Items) -> tuple[int, ...] | m.Skipped:
+    told = trace.all.guards
+    if not told:
+        return m.Skipped("this Recording holds no guards")
+    for each in told:
+        if each.missing:
+            return m.Skipped(f"torch's guards could not be read: {each.missing}")
+    if len(told) > MOST_GUARDED or any(each.left_out for each in told):
+        return m.Skipped("there are more guards than a Recording holds")
+    return tuple(_guard(text, trace, items) for each in told for text in each.values)
+
+
+def _guard(text: str, trace: RunTrace, items: _Items) -> int:
+    read = _GUARD.fullmatch(text)
+    assert read is not None  # each part may be missing
+    code = _OBJECT.sub("_", read["code"]).partition(" (HINT: ")[0]
+    lines = []
+    if read["file"]:
+        file = next((own for own in trace.source.own if own.endswith(read["file"])), read["file"])
+        line = trace.source.at(file, int(read["line"]), read["function"])
+        lines = [replace(line, text=read["text"].strip())]
+    return items.place(code, lines)
+
+
+# ---------------------------------------------------------------- of a step
+
+
+def _runs_per_step(trace: RunTrace) -> Mapping[str, float | m.Skipped]:
+    """By compile id: how often the graph ran in a call after warm-up."""
+    steps = trace.calls - trace.steady_from
+    if steps < 1:
+        return {}
+    return {
+        each.compile_id: sum(
+            times for call, times in each.runs.items() if call >= trace.steady_from
+        )
+        / steps
+        for each in trace.all.graphs
+    }
+
+
+@m.skippable
+def _per_step(
+    origins: m.KernelOrigins | m.Skipped,
+    runs: Mapping[str, float | m.Skipped],
+    of: Callable[[m.GraphWork], int],
+) -> m.Figure:
+    graphs = m.known(m.known(origins).graphs)
+    if not runs:
+        return m.Skipped("no step came after warm-up")
+    return sum(of(graph) * m.known(runs.get(graph.compile_id, 0.0)) for graph in graphs)
+
+
+@m.skippable
+def _flops(origins: m.KernelOrigins | m.Skipped, runs: Mapping[str, float | m.Skipped]) -> m.Figure:
+    """Of what Inductor counts: matrix products, convolutions and attention."""
+    known = m.known(origins).origins
+    if not runs:
+        return m.Skipped("no step came after warm-up")
+    return sum(
+        (each.work.flops or 0) * m.known(runs.get(each.compile_id, 0.0))
+        for each in known
+        if each.work is not None and each.compile_id
+    )
+
+
+@m.skippable
+def _buffers(origins: m.KernelOrigins | m.Skipped) -> m.Buffers:
+    plans = [m.known(graph.buffers) for graph in m.known(m.known(origins).graphs)]
+    return m.Buffers(
+        allocated=sum(plan.allocated for plan in plans),
+        allocated_bytes=sum(plan.allocated_bytes for plan in plans),
+    )

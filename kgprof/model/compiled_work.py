@@ -1,0 +1,115 @@
+"""What a run's compiled code consists of, free of names, numbers and clocks, so that two runs can
+be compared exactly."""
+
+from enum import StrEnum
+
+from kgprof.model.structs import Location, Model, Skipped, Tagged
+
+
+class WorkItem(Model, kw_only=False):
+    """An operator of a graph, a call of generated code, or a guard; what ``text`` says of it is the
+    same wherever it stands and whatever its variables are called."""
+
+    text: str
+    lines: tuple[Location, ...] = ()  # of the program that it comes from
+
+
+class WorkOfGraph(Model):
+    """One compiled graph."""
+
+    compile_id: str
+    function: str  # that it was compiled from
+    # of the operators with what they are given, in any order: equal for two graphs that compute
+    # the same
+    digest: str
+    operators: int
+    runs: float | Skipped  # in a step after warm-up, on average
+
+
+class Buffers(Model, kw_only=False):
+    """What the generated code allocates when each of its graphs is called once."""
+
+    allocated: int
+    allocated_bytes: int
+
+
+class CompiledWork(Tagged):
+    """``operators``, ``calls`` and ``guards`` are places in ``items``: in the order of the graphs,
+    or of the generated code."""
+
+    graphs: tuple[WorkOfGraph, ...]
+    items: tuple[WorkItem, ...]
+    operators: tuple[int, ...]
+    calls: tuple[int, ...] | Skipped  # of kernels and libraries in the generated code
+    # on values; which class, function or module a name stands for is counted by ``name_guards``
+    guards: tuple[int, ...] | Skipped
+    name_guards: int = 0
+    buffers: Buffers | Skipped
+    # of a step after warm-up
+    calls_per_step: float | Skipped
+    bytes_per_step: float | Skipped
+    flops_per_step: float | Skipped
+
+    def named(self, places: tuple[int, ...]) -> list[WorkItem]:
+        return [self.items[place] for place in places]
+
+
+class WorkAspect(StrEnum):
+    """In the order in which a reader wants them."""
+
+    GRAPHS = "graphs"
+    OPERATORS = "operators"
+    CODE = "generated code"
+    LAUNCHES = "launches"
+    BYTES = "bytes"
+    FLOPS = "FLOPs"
+    BUFFERS = "buffers"
+    GUARDS = "guards"
+    RECOMPILES = "recompiles"
+    BREAKS = "graph breaks"
+    SYNCS = "syncs"
+    CUDA_GRAPHS = "CUDA-graph launches"
+    KERNELS = "kernels and operators that ran"
+
+
+class WorkRow(Model):
+    """One aspect on both sides."""
+
+    aspect: WorkAspect
+    unit: str
+    base: float | Skipped
+    head: float | Skipped
+    differs: bool | Skipped
+
+
+class WorkDifference(Model):
+    """One thing that is compiled or done on one side and not on the other."""
+
+    aspect: WorkAspect
+    text: str
+    location: Location | None = None  # where it shows; of what only base has, in base
+    only_in_base: bool = False
+    times: int = 1
+    changed: Location | None = None  # the line of the change that it is put down to
+
+    @property
+    def place(self) -> Location | None:
+        """The line to look at first."""
+        return self.changed or self.location
+
+    @property
+    def is_at_the_change(self) -> bool:
+        one = self.changed
+        other = self.location
+        if one is None or other is None:
+            return False
+        return self.only_in_base or one.line == other.line
+
+
+class ComparedWork(Tagged):
+    """``differs``: in any of the rows that were seen on both sides."""
+
+    differs: bool
+    rows: tuple[WorkRow, ...]
+    differences: tuple[WorkDifference, ...] = ()
+    left_out: int = 0  # differences beyond those
