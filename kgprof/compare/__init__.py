@@ -201,6 +201,8 @@ def _runs(
         others = [f"{each.name} {each.base} -> {each.head}" for each in compared.environment]
         more = [f"and {len(others) - 3} more"] * (len(others) > 3)
         doubt = f"the environments differ: {'; '.join(others[:3] + more)}"
+    # What another torch or another setting does is no line's work.
+    due_to = () if compared.environment else changed
     for key in {**on_head, **on_base}:
         if key not in on_base:
             yield m.RunComparison(run=key, status=m.Presence.NEW)
@@ -235,7 +237,7 @@ def _runs(
             notes.append(f"{unknown}: {machine.reason}")
         yield replace(
             causes,
-            work=compared_work(before, after, causes, mine, changed, head),
+            work=compared_work(before, after, causes, mine, due_to, head),
             causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),

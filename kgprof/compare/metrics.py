@@ -7,6 +7,7 @@ are the tables of what is compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import TypeVar
@@ -37,6 +38,7 @@ KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = (
     "CUDA-graph launches per step",
 )
 READS = "syncs per step"
+BYTES, GENERATED = "bytes per step", "generated code"
 STEPS = "steps per evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
@@ -331,8 +333,25 @@ def _kernels(run: m.RunReport) -> m.Figure:
 
 
 def _launches(run: m.RunReport) -> m.Figure:
+    """On a CPU, which launches nothing: the calls of kernels and libraries in compiled code."""
     kernels = m.known(run.kernels)
+    if kernels.device != "cuda":
+        return m.known(run.work).calls_per_step
     return _per_step(kernels.launches, kernels)
+
+
+def _bytes(run: m.RunReport) -> m.Figure:
+    return m.known(run.work).bytes_per_step
+
+
+def _generated(base: m.RunReport, head: m.RunReport) -> m.Figure:
+    """Calls in head's generated code that base's has not."""
+    texts = []
+    for run in (base, head):
+        work = m.known(run.work)
+        texts.append(Counter(item.text for item in work.named(m.known(work.calls))))
+    before, after = texts
+    return float((after - before).total())
 
 
 def _graph_launches(run: m.RunReport) -> m.Figure:
@@ -356,12 +375,17 @@ class Count(m.Model, kw_only=False):
     least: float = 0.0  # in its unit
     # it counts their findings, where ``of`` was measured on both sides
     rules: Sequence[str] = ()
+    # of what base has not, in place of ``of``
+    new: Callable[[m.RunReport, m.RunReport], m.Figure] | None = None
 
     def values(
         self, sides: Sides, findings: Sequence[m.ComparedFinding]
     ) -> tuple[m.Figure, m.Figure]:
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
+        if self.new is not None:
+            found = m.skippable(self.new)(sides.base, sides.head)
+            return (found, found) if isinstance(found, m.Skipped) else (0.0, found)
         measured = m.skippable(self.of)
         base, head = measured(sides.base), measured(sides.head)
         if not self.rules:
@@ -418,6 +442,8 @@ COUNTS = (
     Count(KERNELS, "kernels/step", _kernels, None, _TRACED),
     Count(LAUNCH_CALLS, "launches/step", _launches, None, _TRACED),
     Count(GRAPH_LAUNCHES, "launches/step", _graph_launches, None, _TRACED),
+    Count(BYTES, "bytes", _bytes, _MEMORY),
+    Count(GENERATED, "new calls", _bytes, _COMPILE, new=_generated),
     Count(ALLOCATED, "bytes", lambda run: _peaks(run).allocated_bytes, _MEMORY, 1.0, _MIB),
     Count(RESERVED, "bytes", lambda run: _peaks(run).reserved_bytes, _MEMORY, 10.0, 32 * _MIB),
     Count(RESIDENT, "bytes", lambda run: _peaks(run).resident_bytes, _MEMORY, 15.0, 64 * _MIB),

@@ -10,6 +10,7 @@ from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.findings import would_fail
 from kgprof.compare.metrics import COMPILE, WARM_COMPILE, both_known, compiles, named, plain
+from kgprof.compare.work import in_words
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -122,14 +123,16 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
     if not found:
-        return m.Verdict(
-            status=m.VerdictStatus.OK, text=_passed(compared, root), reasons=_also(compared)
-        )
+        text = _passed(compared, root)
+        also = tuple(reason for reason in _also(compared, root) if reason not in text)
+        return m.Verdict(status=m.VerdictStatus.OK, text=text, reasons=also)
     first = found[0]
     code = first.exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         text = f"no time could be judged: {first.same_for_all}"
-        return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
+        return m.Verdict(
+            status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared, root)
+        )
     text = f"{_LEADS.get(code, '')}{first.text}{_first_call(compared, first)}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
     if run is not None and run.causes and isinstance(run.explained_us, float):
@@ -140,7 +143,7 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
             text += f" (accounts for {part} of the {whole} ms/{run.per})"
     status = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE)
     others = dict.fromkeys(each.text for each in found[1:])
-    return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
+    return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared, root)))
 
 
 def _named(place: m.Location | None, root: str) -> str:
@@ -218,7 +221,8 @@ def _passed(compared: m.Comparison, root: str) -> str:
         best = min(faster, key=_ratio)
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
-        return f"{_nothing_new(compared)} in {runs}; no time was compared"
+        also = clause("", in_words(compared, root), "; ")
+        return f"{also}{_nothing_new(compared)} in {runs}; no time was compared"
     return (
         f"no regression: every time is within its limit in {runs}, and there is "
         f"{_nothing_new(compared)}"
@@ -240,8 +244,9 @@ def _nothing_new(compared: m.Comparison) -> str:
     return text
 
 
-def _also(compared: m.Comparison) -> tuple[str, ...]:
-    """What stands in spite of the verdict."""
+def _also(compared: m.Comparison, root: str) -> tuple[str, ...]:
+    """What stands in spite of the verdict, and what holds whatever the times are."""
+    work = in_words(compared, root)
     numbers = {
         "more new": sum(each.is_new and not each.fails for each in compared.findings),
         "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
@@ -260,4 +265,5 @@ def _also(compared: m.Comparison) -> tuple[str, ...]:
         *(plural(number, f"{word} finding") for word, number in numbers.items() if number),
         *unknown,
         *only,
+        *([work] if work else ()),
     )

@@ -7,6 +7,7 @@ at, that its own line stood at before, or that does what such a difference comes
 """
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -18,7 +19,7 @@ from kgprof.collectors.compile import graph_breaks, recompiles
 from kgprof.collectors.time import syncs
 from kgprof.compare import changes
 from kgprof.compare.metrics import BREAKS, FRAMES, GRAPH_LAUNCHES, READS, RECOMPILES, named
-from kgprof.wording import middle_out, plural
+from kgprof.wording import middle_out, plural, relative
 
 MOST = 12  # differences that are told
 NAMED = 3  # operators, calls or guards that one difference names
@@ -42,6 +43,14 @@ _DOING = {
     m.WorkAspect.GRAPHS: rf"{_SET}|disable|graph_break|print\(|item\(|tolist\(|numpy\(",
     m.WorkAspect.OPERATORS: r"\.(?:to|float|half|double|clone|contiguous|bfloat16)\(|dtype",
 }
+# what takes time in a step; the others are what it is made of, and what is checked before it
+_RUNS = frozenset(m.WorkAspect) - {
+    m.WorkAspect.GRAPHS,
+    m.WorkAspect.OPERATORS,
+    m.WorkAspect.GUARDS,
+}
+_CALLED = ("cpp_", "triton_", "extern_kernels.")
+_LAYOUT = re.compile(r"\](?:\[[^\]]*\])?(?:cpu|cuda:\d+|meta)\b")
 _Item = m.WorkItem
 _Items = Sequence[_Item]
 
@@ -59,11 +68,15 @@ def compared_work(
     the run; ``profile``: head's."""
     before = m.known(base.work)
     after = m.known(head.work)
+    trace = compared.trace
+    # with the names of C++ kernels on one side alone
+    if _traced_in(base) != _traced_in(head):
+        trace = None
     rows = (
         *_consists_of(before, after),
         *_does(before, after),
         *_counted(compared.metrics),
-        *_ran(compared.trace),
+        *_ran(trace),
     )
     found = [
         *_new_findings(findings, rows),
@@ -71,7 +84,7 @@ def compared_work(
         *_of_graphs(before, after, rows),
         *_of_calls(before, after),
         *_of_guards(before, after),
-        *_of_kernels(compared.trace, head.kernels, rows),
+        *_of_kernels(trace, head.kernels, rows),
     ]
     told = [_put_down(each, changed, profile) for each in _together(found)]
     # What stands at a changed line comes first.
@@ -84,12 +97,17 @@ def compared_work(
     )
 
 
+@m.otherwise(None)
+def _traced_in(run: m.RunReport) -> m.PassName:
+    return m.known(run.kernels).measured_in
+
+
 # ---------------------------------------------------------------- the rows
 
 
 def _row(
     aspect: m.WorkAspect,
-    unit: str,
+    name: str,
     base: m.Figure,
     head: m.Figure,
     differs: bool | None = None,
@@ -97,10 +115,10 @@ def _row(
     """``differs``: None where the two numbers say it."""
     for side in (base, head):
         if isinstance(side, m.Skipped):
-            return m.WorkRow(aspect=aspect, unit=unit, base=base, head=head, differs=side)
+            return m.WorkRow(aspect=aspect, name=name, base=base, head=head, differs=side)
     if differs is None:
         differs = base != head
-    return m.WorkRow(aspect=aspect, unit=unit, base=base, head=head, differs=differs)
+    return m.WorkRow(aspect=aspect, name=name, base=base, head=head, differs=differs)
 
 
 def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
@@ -121,7 +139,7 @@ def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkR
     calls = _both(base, head, lambda side: side.calls)
     yield _row(
         m.WorkAspect.CODE,
-        "calls",
+        "calls in generated code",
         _number(calls[0]),
         _number(calls[1]),
         _texts(base, calls[0]) != _texts(head, calls[1]),
@@ -168,7 +186,7 @@ def _kind(guard: _Item) -> str:
 def _does(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
     yield _row(
         m.WorkAspect.LAUNCHES,
-        "calls of kernels per step, in compiled code",
+        "kernel calls per step, compiled",
         base.calls_per_step,
         head.calls_per_step,
     )
@@ -176,7 +194,7 @@ def _does(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
     yield _row(m.WorkAspect.FLOPS, "FLOPs per step", base.flops_per_step, head.flops_per_step)
     yield _row(
         m.WorkAspect.BUFFERS,
-        "bytes allocated in a call of each graph",
+        "bytes allocated, once a graph",
         _allocated(base.buffers),
         _allocated(head.buffers),
     )
@@ -192,7 +210,7 @@ def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
         for name in names:
             metric = named(metrics, name)
             if metric is not None:
-                yield _row(aspect, metric.unit, metric.base, metric.head)
+                yield _row(aspect, name, metric.base, metric.head)
 
 
 def _ran(trace: m.TraceDifference | None) -> Iterator[m.WorkRow]:
@@ -202,7 +220,7 @@ def _ran(trace: m.TraceDifference | None) -> Iterator[m.WorkRow]:
     kernels = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
     yield _row(
         m.WorkAspect.KERNELS,
-        "per step",
+        "kernels and operators per step",
         sum(kernel.before for kernel in kernels),
         sum(kernel.after for kernel in kernels),
         any(kernel.more for kernel in kernels),
@@ -342,9 +360,16 @@ def _by_line(aspect: m.WorkAspect, gone: _Items, new: _Items) -> Iterator[m.Work
 
 
 def _names(items: _Items) -> str:
-    names = [middle_out(item.text, _NAME) for item in items[:NAMED]]
+    names = [middle_out(_shown(item.text), _NAME) for item in items[:NAMED]]
     more = len(items) - NAMED
     return ", ".join(names) + f" and {more:,} more" * (more > 0)
+
+
+def _shown(text: str) -> str:
+    """Without strides and devices, and without what a call is given."""
+    if text.startswith(_CALLED):
+        return text.partition("(")[0]
+    return _LAYOUT.sub("]", text)
 
 
 def _line(items: _Items) -> m.Location | None:
@@ -369,3 +394,52 @@ def _put_down(
     else:
         line = changes.line_of(at, doing, changed, head)
     return replace(difference, changed=line)
+
+
+# ---------------------------------------------------------------- in words
+
+
+def in_words(compared: m.Comparison, root: str) -> str:
+    """Of all runs in one sentence; empty where none was compared. ``root``: of head's sources."""
+    works = [run.work for run in compared.runs if isinstance(run.work, m.ComparedWork)]
+    if not works:
+        return ""
+    differing = [work for work in works if work.differs]
+    if not differing:
+        return _the_same(works)
+    first = differing[0]
+    aspects = dict.fromkeys(row.aspect for row in first.rows if row.differs is True)
+    text = f"what is compiled and run differs ({', '.join(aspects)})"
+    if not _RUNS.intersection(aspects) and _has(first, m.WorkAspect.CODE, differs=False):
+        text = f"the same code runs, and what it is made of differs ({', '.join(aspects)})"
+    if compared.environment:
+        text = f"{text}, and so do the environments, which may be why"
+    elif first.differences:
+        told = first.differences[0]
+        place = ""
+        if told.place is not None:
+            place = f"{relative(told.place.file, root)}:{told.place.line}: "
+        text = f"{text}; {place}{told.text}"
+    return text
+
+
+def _the_same(works: Sequence[m.ComparedWork]) -> str:
+    """Only of what was seen on both sides of every run."""
+    unseen = {
+        row.aspect for work in works for row in work.rows if isinstance(row.differs, m.Skipped)
+    }
+    seen = [
+        aspect
+        for aspect in m.WorkAspect
+        if aspect not in unseen and all(_has(work, aspect) for work in works)
+    ]
+    text = f"the same work in {plural(len(works), 'run')}: {', '.join(seen)} are equal"
+    if unseen:
+        text = f"{text}; not compared: {', '.join(sorted(unseen))}"
+    return text
+
+
+def _has(work: m.ComparedWork, aspect: m.WorkAspect, differs: bool | None = None) -> bool:
+    """``differs``: None for either."""
+    rows = [row for row in work.rows if row.aspect is aspect]
+    return any(differs is None or row.differs is differs for row in rows)

@@ -37,6 +37,7 @@ from kgprof.document.quantity import (
 from kgprof.document.run_parts import having
 from kgprof.document.sheet import Section, Sections
 from kgprof.document.table import Block, Blocks, Points, Table, plain
+from kgprof.document.work_table import work_blocks
 from kgprof.wording import clause
 
 FINDINGS = 10  # places that stand open; the others are folded
@@ -326,6 +327,8 @@ def compared(profile: m.Profile, found: m.Comparison) -> Sections:
         table = plain("", ("differs", "base", "head"), differ, words=3)
         yield Section("", (table,), noun="differences")
     yield from _causes(profile, found)
+    for run in found.runs:
+        yield Section("", tuple(work_blocks(run, profile.source_root)), noun="work")
     yield _metrics(found)
     yield from _compared_findings(profile, found)
     alone = [

@@ -13,6 +13,7 @@ from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width, or_dash
 from kgprof.document.table import Block, Fold, Shown, Table, plain
+from kgprof.document.work_table import work_blocks
 
 SIDES = {"base": "before", "head": "after"}  # what the fields of a Change call them
 CARDS = 6
@@ -48,6 +49,7 @@ def compare_part(
         "comparability": compare_words.comparability(found),
         "cards": _cards(metrics),
         "causes": tuple(_causes(found, root, anchors)),
+        "work": [block for run in found.runs for block in work_blocks(run, root)],
         "accounts": compare_words.accounts(found, limits.runs),
         "metrics": _metrics(
             changed, "Metrics that changed, or that the measurement does not settle"

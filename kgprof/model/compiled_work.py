@@ -76,7 +76,7 @@ class WorkRow(Model):
     """One aspect on both sides."""
 
     aspect: WorkAspect
-    unit: str
+    name: str  # what is counted: "operators", "bytes per step"
     base: float | Skipped
     head: float | Skipped
     differs: bool | Skipped

@@ -1,0 +1,68 @@
+"""What two sides compile and run, beside each other: a row for each thing that was counted, then
+what differs, with the line that it is put down to."""
+
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.document.finding_list import line_of
+from kgprof.document.quantity import DASH, if_known, plain_number, size
+from kgprof.document.table import Block, Cell, Column, plain
+from kgprof.wording import plural
+
+LABEL = "What is compiled and run, compared without a clock"
+_SAME, _DIFFERS = "same", "differs"
+
+
+def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
+    """Of one run; ``root``: of head's sources. One sentence where it was not compared."""
+    work = run.work
+    if run.status is not m.Presence.BOTH:
+        return
+    if isinstance(work, m.Skipped):
+        yield f"{run.run.slug}: what is compiled was not compared: {work.reason}."
+        return
+    rows = [
+        (row.name, _figure(row, row.base), _figure(row, row.head), _judged(row))
+        for row in work.rows
+    ]
+    headings = ("what", "base", "head", Column("verdict", style="kind"))
+    yield plain(f"{run.run.slug}: {LABEL}", headings, rows, style="", first="name", words=1)
+    if work.differences:
+        told = [
+            (difference.aspect, _text(difference), _place(difference, root))
+            for difference in work.differences
+        ]
+        label = f"{run.run.slug}: what differs"
+        yield plain(label, ("what", "difference", "line"), told, style="", first="kind", words=3)
+    if work.left_out:
+        yield f"{plural(work.left_out, 'more difference')} in report.json."
+
+
+def _figure(row: m.WorkRow, side: m.Figure) -> str:
+    def written(value: float) -> str:
+        if row.name.startswith("bytes"):
+            return size(round(value))
+        return plain_number(value)
+
+    return "".join(if_known(side, written)) or DASH
+
+
+def _judged(row: m.WorkRow) -> Cell:
+    if isinstance(row.differs, m.Skipped):
+        return Cell("not compared", (row.differs.reason,))
+    if row.differs:
+        return Cell(_DIFFERS, wrong=True)
+    return Cell(_SAME)
+
+
+def _text(difference: m.WorkDifference) -> str:
+    if difference.times > 1:
+        return f"{difference.text} ({difference.times:,} times)"
+    return difference.text
+
+
+def _place(difference: m.WorkDifference, root: str) -> str:
+    place = difference.place
+    if place is None:
+        return DASH
+    return f"{line_of(place, root)} {place.text.strip()}".strip()
