@@ -28,7 +28,7 @@ CALLED = re.compile(
     r"(cpp_fused_\w+|extern_kernels\.[\w.]+|torch\.ops\.[\w.]+|aten\.[\w.]+)\("
 )
 ALLOCATED = re.compile(r"= empty_strided_cpu\(\(([^)]*)\), \([^)]*\), torch\.(\w+)\)")
-LEAF = re.compile(r"\+- ([A-Z]\w+): (.*)")
+LEAF = re.compile(r"\+- ([A-Z][A-Z_]+)\b:? ?(.*)")
 SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bool": 1, "uint8": 1, "int8": 1}
 Records = list[tuple[dict[str, Any], str]]
 
