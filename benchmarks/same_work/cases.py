@@ -5,6 +5,7 @@ import re
 import shutil
 import tomllib
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,7 @@ def files_of(program: str) -> list[Path]:
     text = file.read_text(encoding="utf-8")
     packages = re.findall(r"^from (\w+)[.\w]* import", text, re.MULTILINE)
     folders = [PROGRAMS / name for name in dict.fromkeys(packages) if (PROGRAMS / name).is_dir()]
-    parts = [sorted(folder.rglob("*.py")) for folder in folders]
-    return [file, *sum(parts, [])]
+    return [file, *chain.from_iterable(sorted(folder.rglob("*.py")) for folder in folders)]
 
 
 def edited(case: Case, file: str, side: str) -> str:

@@ -33,7 +33,7 @@ COUNTS = (
     *("eager_operators", "allocated", "alive", "growth"),
 )
 TEXTS = ("graphs", "code", "guards", "settings", "operators")
-# Inductor writes its code each time; the compiler's libraries, which are named by their source, stay.
+# Inductor writes its code each time; what the compiler made of it stays, under the source's hash.
 ALONE = {
     "OMP_NUM_THREADS": "1",
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
@@ -131,8 +131,7 @@ def place_of(case: Case) -> str:
 
 def example(base: Any, head: Any) -> list[str]:
     """The first lines that differ, without what is equal around them."""
-    sides = [lines_of(side) for side in (base, head)]
-    lines = difflib.unified_diff(*sides, lineterm="", n=0)
+    lines = difflib.unified_diff(lines_of(base), lines_of(head), lineterm="", n=0)
     changed = [line for line in lines if line[:3] not in ("---", "+++") and line[:2] != "@@"]
     return [" ".join(line.split())[:SHOWN_COLUMNS] for line in changed[:SHOWN_LINES]]
 
