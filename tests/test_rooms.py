@@ -39,6 +39,7 @@ MODEL = (
         "structs",
         "accounts",
         "compile_records",
+        "compiled_work",
         "collective_calls",
         "memory_records",
         "passes",

@@ -40,6 +40,7 @@ _RULES = {
 _SET = r"config|compile|options|mode\b|precision|backend|dynamic|freez|capture_|matmul"
 _DOING = {
     m.WorkAspect.CODE: _SET,
+    m.WorkAspect.SETTINGS: rf"{_SET}|allow_|set_|autocast|grad|deterministic|threads",
     m.WorkAspect.GRAPHS: rf"{_SET}|disable|graph_break|print\(|item\(|tolist\(|numpy\(",
     m.WorkAspect.OPERATORS: r"\.(?:to|float|half|double|clone|contiguous|bfloat16)\(|dtype",
 }
@@ -51,6 +52,8 @@ _RUNS = frozenset(m.WorkAspect) - {
 }
 _CALLED = ("cpp_", "triton_", "extern_kernels.")
 _LAYOUT = re.compile(r"\](?:\[[^\]]*\])?(?:cpu|cuda:\d+|meta)\b")
+_STATE = "GLOBAL_STATE"  # torch's kind of guard on its own settings
+_FIELD = re.compile(r'"(\w+)":(\w+|\[[^\]]*\])')
 _Item = m.WorkItem
 _Items = Sequence[_Item]
 
@@ -83,6 +86,7 @@ def compared_work(
         *_of_operators(before, after),
         *_of_graphs(before, after, rows),
         *_of_calls(before, after),
+        *_of_settings(before, after),
         *_of_guards(before, after),
         *_of_kernels(trace, head.kernels, rows),
     ]
@@ -145,6 +149,14 @@ def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkR
         _texts(base, calls[0]) != _texts(head, calls[1]),
     )
     guards = _both(base, head, lambda side: side.guards)
+    settings = [_settings(base), _settings(head)]
+    yield _row(
+        m.WorkAspect.SETTINGS,
+        "states of torch's settings",
+        _states(settings[0]),
+        _states(settings[1]),
+        settings[0] != settings[1],
+    )
     yield _row(
         m.WorkAspect.GUARDS,
         "guards on values",
@@ -179,6 +191,19 @@ def _kinds(side: m.CompiledWork, places: _Places) -> Counter[str]:
     return Counter(_kind(item) for item in side.named(m.known(places)))
 
 
+@m.skippable
+def _settings(side: m.CompiledWork) -> tuple[str, ...]:
+    """What torch guards of its own settings, each state once in their order."""
+    guards = side.named(m.known(side.guards))
+    texts = (item.text for item in guards if _kind(item) == _STATE)
+    return tuple(dict.fromkeys(texts))
+
+
+@m.skippable
+def _states(settings: tuple[str, ...] | m.Skipped) -> float:
+    return float(len(m.known(settings)))
+
+
 def _kind(guard: _Item) -> str:
     return guard.text.partition(":")[0]
 
@@ -194,15 +219,10 @@ def _does(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
     yield _row(m.WorkAspect.FLOPS, "FLOPs per step", base.flops_per_step, head.flops_per_step)
     yield _row(
         m.WorkAspect.BUFFERS,
-        "bytes allocated, once a graph",
-        _allocated(base.buffers),
-        _allocated(head.buffers),
+        "bytes allocated, each graph called once",
+        base.allocated_bytes,
+        head.allocated_bytes,
     )
-
-
-@m.skippable
-def _allocated(buffers: m.Buffers | m.Skipped) -> float:
-    return float(m.known(buffers).allocated_bytes)
 
 
 def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
@@ -275,6 +295,25 @@ def _of_calls(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffere
     before = base.named(m.known(base.calls))
     after = head.named(m.known(head.calls))
     return tuple(_aligned(m.WorkAspect.CODE, before, after))
+
+
+@m.otherwise(())
+def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDifference, ...]:
+    """By name: a setting of a compiled function that has another value."""
+    sides = m.known(_settings(base)), m.known(_settings(head))
+    found: list[str] = []
+    for before, after in zip(*sides, strict=False):
+        was = dict(_FIELD.findall(before))
+        now = dict(_FIELD.findall(after))
+        found += (
+            f"{name}: {was[name]} -> {now[name]}"
+            for name in was.keys() & now.keys()
+            if was[name] != now[name]
+        )
+    return tuple(
+        m.WorkDifference(aspect=m.WorkAspect.SETTINGS, text=f"setting {text}")
+        for text in sorted(set(found))
+    )
 
 
 @m.otherwise(())

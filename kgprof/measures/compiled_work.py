@@ -99,7 +99,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         calls=calls,
         guards=guards,
         name_guards=sum(each.names for each in trace.all.guards),
-        buffers=_buffers(works),
+        allocated_bytes=_allocated_bytes(works),
         calls_per_step=_per_step(works, runs, lambda graph: graph.kernels),
         bytes_per_step=_per_step(works, runs, lambda graph: graph.moved_bytes),
         flops_per_step=_flops(works, runs),
@@ -204,9 +204,6 @@ def _flops(origins: m.KernelOrigins | m.Skipped, runs: Mapping[str, float | m.Sk
 
 
 @m.skippable
-def _buffers(origins: m.KernelOrigins | m.Skipped) -> m.Buffers:
-    plans = [m.known(graph.buffers) for graph in m.known(m.known(origins).graphs)]
-    return m.Buffers(
-        allocated=sum(plan.allocated for plan in plans),
-        allocated_bytes=sum(plan.allocated_bytes for plan in plans),
-    )
+def _allocated_bytes(origins: m.KernelOrigins | m.Skipped) -> m.Figure:
+    graphs = m.known(m.known(origins).graphs)
+    return float(sum(m.known(graph.buffers).allocated_bytes for graph in graphs))

@@ -26,13 +26,6 @@ class WorkOfGraph(Model):
     runs: float | Skipped  # in a step after warm-up, on average
 
 
-class Buffers(Model, kw_only=False):
-    """What the generated code allocates when each of its graphs is called once."""
-
-    allocated: int
-    allocated_bytes: int
-
-
 class CompiledWork(Tagged):
     """``operators``, ``calls`` and ``guards`` are places in ``items``: in the order of the graphs,
     or of the generated code."""
@@ -44,7 +37,8 @@ class CompiledWork(Tagged):
     # on values; which class, function or module a name stands for is counted by ``name_guards``
     guards: tuple[int, ...] | Skipped
     name_guards: int = 0
-    buffers: Buffers | Skipped
+    # that the generated code allocates when each graph is called once
+    allocated_bytes: float | Skipped
     # of a step after warm-up
     calls_per_step: float | Skipped
     bytes_per_step: float | Skipped
@@ -64,6 +58,7 @@ class WorkAspect(StrEnum):
     BYTES = "bytes"
     FLOPS = "FLOPs"
     BUFFERS = "buffers"
+    SETTINGS = "torch's settings"
     GUARDS = "guards"
     RECOMPILES = "recompiles"
     BREAKS = "graph breaks"

@@ -6,7 +6,7 @@ from typing import Any
 from kgprof import model as m
 from kgprof.record.ground.source import words
 
-MOST, TEXT = 2000, 400  # guards on values that are kept; characters of one
+MOST, TEXT = 2000, 800  # guards on values that are kept; characters of one
 
 # Kinds of torch's, by the names of their classes, that look at what a name stands for.
 _NAMES = frozenset(

@@ -1,0 +1,226 @@
+"""Equal work is called equal only where it was seen on both sides; what differs is put down to the
+line that changed."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from kgprof import model as m
+from kgprof.compare import compare
+from tests.analysis.compared import profile, with_run
+
+FILE = "/work/project/model.py"
+STATE = 'GLOBAL_STATE: ___check_global_state() against {"allow_tf32":false,"default_dtype":6}'
+
+
+def at(line: int, text: str = "") -> m.Location:
+    return m.Location(file=FILE, line=line, function="forward", text=text or f"line {line}")
+
+
+ITEMS = (
+    m.WorkItem(text="f32[8, 4][4, 1]cpu.sin() -> f32[8, 4][4, 1]cpu", lines=(at(11),)),
+    m.WorkItem(text="f32[8, 4][4, 1]cpu.cos() -> f32[8, 4][4, 1]cpu", lines=(at(12),)),
+    m.WorkItem(text="cpp_fused_cos_sin 0123456789ab(_, _)", lines=(at(11), at(12))),
+    m.WorkItem(text="EQUALS_MATCH: L['self'].scale == 2.0", lines=(at(12),)),
+    m.WorkItem(text=STATE),
+)
+WORK = m.CompiledWork(
+    graphs=(
+        m.WorkOfGraph(compile_id="0/0", function="forward", digest="one", operators=2, runs=1.0),
+    ),
+    items=ITEMS,
+    operators=(0, 1),
+    calls=(2,),
+    guards=(3, 4),
+    allocated_bytes=128.0,
+    calls_per_step=1.0,
+    bytes_per_step=256.0,
+    flops_per_step=0.0,
+)
+
+
+def with_work(side: m.Profile, work: m.CompiledWork | m.Skipped) -> m.Profile:
+    return with_run(side, work=work)
+
+
+def only_work(given: m.Profile) -> m.ComparedWork | m.Skipped:
+    assert given.comparison is not None
+    (run,) = given.comparison.runs
+    return run.work
+
+
+def compared(head: m.CompiledWork | m.Skipped) -> m.ComparedWork:
+    work = only_work(compare(with_work(profile(), WORK), with_work(profile(), head)))
+    assert isinstance(work, m.ComparedWork)
+    return work
+
+
+def changed(**fields: object) -> m.CompiledWork:
+    return msgspec.structs.replace(WORK, **fields)
+
+
+def differing(work: m.ComparedWork) -> set[m.WorkAspect]:
+    return {row.aspect for row in work.rows if row.differs is True}
+
+
+def test_equal_work_differs_in_nothing() -> None:
+    work = compared(WORK)
+
+    assert not work.differs
+    assert work.differences == ()
+    assert {row.differs for row in work.rows} == {False}
+
+
+def test_lines_that_moved_and_names_are_no_difference() -> None:
+    moved = tuple(
+        msgspec.structs.replace(
+            item, lines=tuple(msgspec.structs.replace(line, line=90) for line in item.lines)
+        )
+        for item in ITEMS
+    )
+    moved = (*moved[:3], m.WorkItem(text="EQUALS_MATCH: L['self'].gain == 2.0"), moved[4])
+
+    assert not compared(changed(items=moved)).differs
+
+
+@pytest.mark.parametrize(
+    ("head", "aspect", "said", "line"),
+    [
+        pytest.param(
+            changed(
+                operators=(0, 1, 5),
+                items=(
+                    *ITEMS,
+                    m.WorkItem(text="f32[8, 4].clone() -> f32[8, 4]", lines=(at(13),)),
+                ),
+                graphs=(msgspec.structs.replace(WORK.graphs[0], digest="other"),),
+            ),
+            m.WorkAspect.OPERATORS,
+            "+ f32[8, 4].clone() -> f32[8, 4]",
+            13,
+            id="operator",
+        ),
+        pytest.param(
+            changed(
+                operators=(0,),
+                graphs=(msgspec.structs.replace(WORK.graphs[0], digest="other"),),
+            ),
+            m.WorkAspect.OPERATORS,
+            "- f32[8, 4].cos() -> f32[8, 4]",
+            12,
+            id="operator that is gone",
+        ),
+        pytest.param(
+            changed(
+                calls=(5, 5),
+                items=(*ITEMS, m.WorkItem(text="cpp_fused_sin ba9876543210(_)", lines=(at(11),))),
+            ),
+            m.WorkAspect.CODE,
+            "+ cpp_fused_sin ba9876543210, cpp_fused_sin ba9876543210 in place of "
+            "cpp_fused_cos_sin 0123456789ab",
+            11,
+            id="lost fusion",
+        ),
+        pytest.param(
+            changed(
+                guards=(3, 4, 5),
+                items=(*ITEMS, m.WorkItem(text="EQUALS_MATCH: G['SIZE'] == 7", lines=(at(14),))),
+            ),
+            m.WorkAspect.GUARDS,
+            "+ guard G['SIZE'] == 7",
+            14,
+            id="guard",
+        ),
+        pytest.param(
+            changed(items=(*ITEMS[:4], m.WorkItem(text=STATE.replace("false", "true")))),
+            m.WorkAspect.SETTINGS,
+            "setting allow_tf32: false -> true",
+            None,
+            id="setting",
+        ),
+        pytest.param(
+            changed(graphs=(msgspec.structs.replace(WORK.graphs[0], digest="other"),)),
+            m.WorkAspect.OPERATORS,
+            "the same operators, connected otherwise",
+            None,
+            id="connected otherwise",
+        ),
+    ],
+)
+def test_a_difference_has_its_words_and_its_line(
+    head: m.CompiledWork, aspect: m.WorkAspect, said: str, line: int | None
+) -> None:
+    work = compared(head)
+
+    assert differing(work) == {aspect}
+    (told,) = work.differences
+    assert told.text == said
+    assert (told.location and told.location.line) == line
+
+
+@pytest.mark.parametrize(
+    ("fields", "aspect"),
+    [
+        ({"bytes_per_step": 512.0}, m.WorkAspect.BYTES),
+        ({"calls_per_step": 2.0}, m.WorkAspect.LAUNCHES),
+        ({"flops_per_step": 1.0}, m.WorkAspect.FLOPS),
+        ({"allocated_bytes": 0.0}, m.WorkAspect.BUFFERS),
+    ],
+)
+def test_a_number_alone_is_a_difference(fields: dict[str, float], aspect: m.WorkAspect) -> None:
+    assert differing(compared(changed(**fields))) == {aspect}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guards": m.Skipped("no guards")},
+        {"calls": m.Skipped("no code")},
+        {"bytes_per_step": m.Skipped("no step")},
+    ],
+)
+def test_what_one_side_did_not_see_is_neither_equal_nor_different(
+    fields: dict[str, m.Skipped],
+) -> None:
+    head = changed(**fields)
+    given = compare(with_work(profile(), WORK), with_work(profile(), head))
+    work = only_work(given)
+    assert isinstance(work, m.ComparedWork)
+
+    unseen = [row.aspect for row in work.rows if isinstance(row.differs, m.Skipped)]
+
+    assert unseen
+    assert not work.differs
+    words = next(
+        each for each in (given.verdict.text, *given.verdict.reasons) if "same work" in each
+    )
+    equal, _, rest = words.partition("; not compared: ")
+    for aspect in unseen:
+        assert aspect not in equal.partition(": ")[2].split(", ")
+        assert aspect in rest
+
+
+def test_without_the_work_of_a_side_nothing_is_said_of_it() -> None:
+    given = compare(with_work(profile(), WORK), with_work(profile(), m.Skipped("texts are cut")))
+
+    assert only_work(given) == m.Skipped("texts are cut")
+    assert not any("work" in said for said in (given.verdict.text, *given.verdict.reasons))
+
+
+def test_in_another_environment_no_line_is_blamed() -> None:
+    other = profile()
+    environment = msgspec.structs.replace(other.environment, torch="9.9")
+    graph = msgspec.structs.replace(WORK.graphs[0], digest="other")
+    head = with_work(
+        msgspec.structs.replace(other, environment=environment),
+        changed(operators=(0,), graphs=(graph,)),
+    )
+
+    given = compare(with_work(profile(), WORK), head)
+    work = only_work(given)
+    assert isinstance(work, m.ComparedWork)
+
+    assert all(each.changed is None for each in work.differences)
+    said = " ".join((given.verdict.text, *given.verdict.reasons))
+    assert "so do the environments, which may be why" in said

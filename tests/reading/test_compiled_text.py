@@ -1,0 +1,152 @@
+"""The same work reads the same, whatever its author calls things; other work does not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kgprof.model import Skipped
+from kgprof.reading import compiled_text
+
+GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[8, 4][4, 1]cpu", L_self_parameters_weight_: "f32[4][1]cpu"):
+        l_x_ = L_x_
+        l_self_parameters_weight_ = L_self_parameters_weight_
+
+        # File: /w/model.py:11 in forward, code: y = x * self.weight
+        y: "f32[8, 4][4, 1]cpu" = l_x_ * l_self_parameters_weight_;  l_self_parameters_weight_ = None
+
+        # File: /w/model.py:12 in forward, code: return y.sin() + x
+        sin: "f32[8, 4][4, 1]cpu" = y.sin();  y = None
+        add: "f32[8, 4][4, 1]cpu" = sin + l_x_;  sin = l_x_ = None
+        return (add,)
+"""  # noqa: E501
+CODE = '''
+# AOT ID: ['0_inference']
+import torch
+async_compile = AsyncCompile()
+cpp_fused_add_mul_sin_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r"""
+extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }
+""")
+async_compile.wait(globals())
+
+class Runner:
+    def call(self, args):
+        arg0_1, arg1_1 = args
+        args.clear()
+        buf0 = empty_strided_cpu((8, 4), (4, 1), torch.float32)
+        # Topologically Sorted Source Nodes: [y], Original ATen: [aten.mul]
+        cpp_fused_add_mul_sin_0(arg0_1, buf0)
+        extern_kernels.mm(buf0, reinterpret_tensor(arg1_1, (4, 4), (1, 4), 0), out=buf0)
+        return (buf0,)
+'''
+
+
+def test_operators_have_their_types_and_their_lines() -> None:
+    operators = compiled_text.graph(GRAPH).operators
+
+    assert [one.text for one in operators] == [
+        "f32[8, 4][4, 1]cpu * f32[4][1]cpu -> f32[8, 4][4, 1]cpu",
+        "f32[8, 4][4, 1]cpu.sin() -> f32[8, 4][4, 1]cpu",
+        "f32[8, 4][4, 1]cpu + f32[8, 4][4, 1]cpu -> f32[8, 4][4, 1]cpu",
+    ]
+    assert [one.line and one.line.line for one in operators] == [11, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("y", "scaled"),
+        ("L_self_parameters_weight_", "L_gain_"),
+        ("l_x_", "l_inputs_"),
+        ("model.py:11", "moved.py:93"),
+    ],
+)
+def test_a_graph_with_other_names_is_the_same(old: str, new: str) -> None:
+    other = re.sub(rf"\b{re.escape(old)}\b", new, GRAPH)
+
+    assert other != GRAPH
+    assert compiled_text.graph(other).digest == compiled_text.graph(GRAPH).digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sin + l_x_;", "sin + sin;"),  # the same operators, connected otherwise
+        ("y.sin()", "y.cos()"),
+        ("f32[8, 4]", "f64[8, 4]"),
+        ("[4, 1]cpu", "[1, 8]cpu"),
+        ("return (add,)", "return (add, sin)"),
+    ],
+)
+def test_a_graph_that_computes_otherwise_is_another(old: str, new: str) -> None:
+    assert old in GRAPH
+    other = compiled_text.graph(GRAPH.replace(old, new))
+
+    assert other.digest != compiled_text.graph(GRAPH).digest
+
+
+def test_statements_in_another_order_are_the_same_graph() -> None:
+    one = GRAPH.replace("sin + l_x_", "sin + cos").replace(
+        "        sin:", '        cos: "f32[8, 4][4, 1]cpu" = l_x_.cos()\n        sin:'
+    )
+    other = GRAPH.replace("sin + l_x_", "sin + cos").replace(
+        "        add:", '        cos: "f32[8, 4][4, 1]cpu" = l_x_.cos()\n        add:'
+    )
+
+    assert compiled_text.graph(one).digest == compiled_text.graph(other).digest
+
+
+def test_symbols_of_sizes_are_numbered_as_they_come() -> None:
+    text = GRAPH.replace("f32[8, 4]", "f32[s77, 4]").replace("(self, ", '(self, s77: "Sym(s77)", ')
+
+    other = compiled_text.graph(text.replace("s77", "s12"))
+
+    assert other == compiled_text.graph(text)
+    assert "f32[s0, 4]" in other.operators[0].text
+
+
+def test_calls_have_the_digest_of_their_source_and_no_names() -> None:
+    calls = compiled_text.calls(CODE)
+
+    assert not isinstance(calls, Skipped)
+    kernel, library = calls
+    assert kernel.function == "cpp_fused_add_mul_sin_0"
+    assert kernel.text.startswith("cpp_fused_add_mul_sin ")
+    assert kernel.text.endswith("(_, _)")
+    assert library.text == ("extern_kernels.mm(_, reinterpret_tensor(_, (4, 4), (1, 4), 0), out=_)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("_sin_0", "_sin_7"),
+        ("buf0", "buf31"),
+        ("[y]", "[scaled]"),
+        ("0_inference", "4_inference"),
+        ("arg0_1", "primals_2"),
+    ],
+)
+def test_code_with_other_numbers_is_the_same(old: str, new: str) -> None:
+    assert old in CODE
+    other = compiled_text.calls(CODE.replace(old, new))
+    assert not isinstance(other, Skipped)
+
+    first = compiled_text.calls(CODE)
+    assert not isinstance(first, Skipped)
+    assert [one.text for one in other] == [one.text for one in first]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("in_ptr0[0];", "in_ptr0[1];"), ("(4, 4)", "(2, 8)"), ("kernels.mm", "kernels.bmm")],
+)
+def test_code_that_does_otherwise_is_another(old: str, new: str) -> None:
+    assert old in CODE
+    assert compiled_text.calls(CODE.replace(old, new)) != compiled_text.calls(CODE)
+
+
+@pytest.mark.parametrize("code", ["this is no Python", "x = 1", "def call(args:\n"])
+def test_what_is_no_generated_code_is_skipped(code: str) -> None:
+    assert isinstance(compiled_text.calls(code), Skipped)
