@@ -2,7 +2,7 @@
 
     python -m benchmarks.same_work.truth              # all; keeps results/same_work_truth.json
     python -m benchmarks.same_work.truth NAME ...     # these take their place in what is kept
-    python -m benchmarks.same_work.truth --kept       # runs nothing: what is kept, beside cases.toml
+    python -m benchmarks.same_work.truth --kept       # runs nothing: compares what is kept
 
 Each side of a case runs in a process of its own (probe.py), one at a time, without kgprof. COUNTS
 are numbers, TEXTS are compared with names undone. A regression has its truth if the same counts and
