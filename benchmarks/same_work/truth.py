@@ -2,6 +2,7 @@
 
     python -m benchmarks.same_work.truth              # all; keeps results/same_work_truth.json
     python -m benchmarks.same_work.truth NAME ...     # these take their place in what is kept
+    python -m benchmarks.same_work.truth --kept       # runs nothing: compares what is kept
 
 Each side of a case runs in a process of its own (probe.py), one at a time, without kgprof. COUNTS
 are numbers, TEXTS are compared with names undone. A regression has its truth if the same counts and
@@ -39,6 +40,7 @@ ALONE = {
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
 }
+CASES, CLOCK = "cases", "clock"  # in the file; the second is clock.py's
 TIME_LIMIT_S = 300
 SHOWN_LINES, SHOWN_COLUMNS = 4, 140
 Work = dict[str, Any]
@@ -51,30 +53,33 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--cache", type=Path, help="Inductor's folder, kept for the next time")
+    parser.add_argument("--kept", action="store_true", help="run nothing")
     asked = parser.parse_args()
     rows = kept(asked.output)
     chosen = cases.chosen(asked.names)
+    todo = [] if asked.kept else chosen
     with tempfile.TemporaryDirectory(prefix="same-work-") as scratch:
-        for case, row in truths(chosen, Path(scratch), asked.cache or Path(scratch) / "cache"):
+        for case, row in truths(todo, Path(scratch), asked.cache or Path(scratch) / "cache"):
             rows[case.name] = row
             print(row_text(case, row), flush=True)
             keep(asked.output, rows)
-    wrong = [case.name for case in chosen if not rows[case.name]["as_written"]]
+    wrong = [case.name for case in chosen if not as_written(case, rows[case.name])]
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} cases have the truth that is written")
     return 1 if wrong else 0
 
 
-def kept(path: Path) -> dict[str, Work]:
+def kept(path: Path, part: str = CASES) -> dict[str, Work]:
     if not path.is_file():
         return {}
-    rows: dict[str, Work] = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    rows: dict[str, Work] = json.loads(path.read_text(encoding="utf-8")).get(part, {})
     return rows
 
 
-def keep(path: Path, rows: dict[str, Work]) -> None:
+def keep(path: Path, rows: dict[str, Work], part: str = CASES) -> None:
     """In the order of cases.toml; cases that it no longer has are left out."""
     ordered = {case.name: rows[case.name] for case in cases.all_cases() if case.name in rows}
-    found = {"command": "python -m benchmarks.same_work.truth", "cases": ordered}
+    parts = {name: kept(path, name) for name in (CASES, CLOCK)}
+    found = {"command": "python -m benchmarks.same_work.truth", **parts, part: ordered}
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
@@ -118,8 +123,11 @@ def row_of(case: Case, base: Work, head: Work) -> Work:
         "differs": differs,
         "example": [line for name in differs for line in example(base[name], head[name])],
         "step_ms": [round(side["milliseconds"], 3) for side in (base, head)],
-        "as_written": counts == case.truth and tuple(differs) == case.differs,
     }
+
+
+def as_written(case: Case, row: Work) -> bool:
+    return row["counts"] == case.truth and tuple(row["differs"]) == case.differs
 
 
 def place_of(case: Case) -> str:
@@ -146,7 +154,8 @@ def lines_of(text: Any) -> list[str]:
 
 
 def row_text(case: Case, row: Work) -> str:
-    mark = "as written" if row["as_written"] else "NOT as written"
+    agrees = as_written(case, row)
+    mark = "as written" if agrees else "NOT as written"
     counts = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in row["counts"].items())
     old_ms, new_ms = row["step_ms"]
     lines = [
@@ -154,7 +163,7 @@ def row_text(case: Case, row: Work) -> str:
         f"    differs: {', '.join(row['differs']) or 'nothing'}; {counts or 'no count'}",
         f"    {old_ms} -> {new_ms} ms",
     ]
-    if not row["as_written"]:
+    if not agrees:
         lines += [f"    {line}" for line in row["example"]]
     return "\n".join(lines)
 
