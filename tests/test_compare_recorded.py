@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgprof import cli
-from kgprof.model import InTurn, Profile, decode_json
+from kgprof.model import InTurn, Profile, Skipped, decode_json
 from kgprof.reading import recordings
 from tests.test_scripts import kgprof
 
@@ -119,6 +119,64 @@ def test_the_commit_that_sleeps_longer_is_a_regression(
     assert again["comparison"]["runs"][0]["metrics"][0]["ratio"] == step.ratio
 
 
+MODEL = """
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return (x * self.gain).sin()
+
+
+layer = torch.compile(Layer(), backend="aot_eager")
+x = torch.ones(8, 4)
+
+
+def step():
+    with torch.no_grad():
+        return layer(x)
+"""
+RENAMED = MODEL.replace("Layer", "Scaled").replace("gain", "scale").replace("\n\n\nc", "\n# \nc")
+CLONED = MODEL.replace("(x * self.gain).sin()", "(x * self.gain).clone().sin()")
+WORK_ONLY = ("--work-only", "--steps", "2", "--warmup", "1", "--device", "cpu", "--no-ci")
+
+
+@pytest.mark.parametrize(
+    ("head", "differs", "said"),
+    [
+        (RENAMED, False, "OK: the same work in 1 run: graphs, operators, "),
+        (CLONED, True, "OK: what is compiled and run differs (operators, "),
+    ],
+)
+def test_the_work_alone_is_compared_without_a_clock(
+    head: str, differs: bool, said: str, tmp_path: Path
+) -> None:
+    for side, text in (("base", MODEL), ("head", head)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "model.py").write_text(text)
+    what = ("--record", "base", "head", "model.py:step", "-o", "out", "--format", "text")
+
+    done = kgprof("compare", *what, *WORK_ONLY, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    report = decode_json((tmp_path / "out" / "report.json").read_bytes(), Profile)
+    assert report.comparison is not None
+    (run,) = report.comparison.runs
+    assert not isinstance(run.work, Skipped)
+    assert run.work.differs == differs
+    assert not any(metric.time_of for metric in run.metrics if metric.decides)
+    if differs:
+        first = run.work.differences[0]
+        assert first.text == "+ f32[8, 4].clone() -> f32[8, 4]"
+        assert first.place is not None
+        assert first.place.text == "return (x * self.gain).clone().sin()"
+
+
 # ---------------------------------------------------------------- what it refuses
 
 
@@ -158,6 +216,12 @@ def test_the_commit_that_sleeps_longer_is_a_regression(
             "--record needs BASE HEAD [WORKLOAD], got 4",
         ),
         (("a", "b", "--rounds", "5"), 2, "compare runs nothing, so rounds cannot be used"),
+        (("a", "b", "--work-only"), 2, "compare runs nothing, so work_only cannot be used"),
+        (
+            ("--record", "HEAD^", ".", "bench/step.py:step", "--work-only", "--passes", "compile"),
+            2,
+            "--work-only chooses the passes",
+        ),
         (("a", "b", "--", "--queries", "5"), 2, "compare runs nothing, so -- cannot be used"),
         (("a",), 2, "compare needs BASE and HEAD"),
         (

@@ -149,7 +149,7 @@ class Comparing(m.Model, kw_only=False):
             for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
         load_before(asked, self.context)
-        self.context.inform(method_of(other.told))
+        self.context.inform(method_of(other.told, asked))
         with self.context.progress() as shown:
             shown.phase(f"until it is complete, the result is in {places[1]}", None)
             return in_turn.record_in_turn(

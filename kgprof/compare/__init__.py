@@ -39,6 +39,10 @@ METHOD = (
     "a loop that checks the machine's speed differs between them by more than the limit, and drift "
     "that the loops do not show is in no interval"
 )
+WORK_METHOD = (
+    "nothing was timed; graphs, generated code, guards and traces of one recording of each side "
+    "are compared as they stand, without names, numbers and hashes in them, in any order"
+)
 _STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
 
 # Names, and the fields of Environment that they stand for. The commit is meant to differ. The
@@ -126,7 +130,7 @@ def compare(
             for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
         ),
         settings=_changes(_options(base), _options(head)),
-        method=method_of(in_turn),
+        method=method_of(in_turn, head.options),
         in_turn=in_turn,
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
@@ -156,8 +160,10 @@ def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
     return other
 
 
-def method_of(in_turn: m.InTurn | None) -> str:
+def method_of(in_turn: m.InTurn | None, options: m.Options) -> str:
     """How the times are judged; of sides recorded in turn also when that ends."""
+    if options.untimed:
+        return WORK_METHOD
     if in_turn is None:
         return METHOD
     *early, last = looks(in_turn.most_rounds)
