@@ -17,7 +17,6 @@ from kgprof.record.listeners.call_index import CallIndex
 from kgprof.record.listeners.frame_hook import FrameHook
 from kgprof.record.listeners.guard_tree import MOST, TEXT, checked
 
-
 HERE = ProjectFiles(libraries=(), own=(str(Path(__file__).parent),))
 
 
