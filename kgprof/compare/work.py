@@ -119,10 +119,10 @@ def _row(
     """``differs``: None where the two numbers say it."""
     for side in (base, head):
         if isinstance(side, m.Skipped):
-            return m.WorkRow(aspect=aspect, name=name, base=base, head=head, differs=side)
+            return m.WorkRow(aspect, name, base, head, side)
     if differs is None:
         differs = base != head
-    return m.WorkRow(aspect=aspect, name=name, base=base, head=head, differs=differs)
+    return m.WorkRow(aspect, name, base, head, differs)
 
 
 def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
@@ -287,7 +287,7 @@ def _of_graphs(
         if len(base.graphs) != len(head.graphs):
             before = plural(len(base.graphs), "graph")
             text = f"the same operators in {plural(len(head.graphs), 'graph')}, {before} in base"
-        yield m.WorkDifference(aspect=m.WorkAspect.GRAPHS, text=text)
+        yield m.WorkDifference(m.WorkAspect.GRAPHS, text)
 
 
 @m.otherwise(())
@@ -311,8 +311,7 @@ def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiff
             if was[name] != now[name]
         )
     return tuple(
-        m.WorkDifference(aspect=m.WorkAspect.SETTINGS, text=f"setting {text}")
-        for text in sorted(set(found))
+        m.WorkDifference(m.WorkAspect.SETTINGS, f"setting {text}") for text in sorted(set(found))
     )
 
 
@@ -374,7 +373,7 @@ def _aligned(aspect: m.WorkAspect, base: _Items, head: _Items) -> Iterator[m.Wor
         first += 1
     if max(len(before), len(after)) - first > ALIGNED:
         text = f"{len(before):,} -> {len(after):,}; they are too many to be held line by line"
-        yield m.WorkDifference(aspect=aspect, text=text, location=_line(head[first:]))
+        yield m.WorkDifference(aspect, text, _line(head[first:]))
         return
     matcher = difflib.SequenceMatcher(None, before[first:], after[first:], autojunk=False)
     for tag, low, high, new_low, new_high in matcher.get_opcodes():
@@ -395,7 +394,7 @@ def _by_line(aspect: m.WorkAspect, gone: _Items, new: _Items) -> Iterator[m.Work
             text = f"+ {_names(mine)}"
         if new and gone:
             text = f"{text} in place of {_names(gone)}"
-        yield m.WorkDifference(aspect=aspect, text=text, location=_line(mine), only_in_base=not new)
+        yield m.WorkDifference(aspect, text, _line(mine), only_in_base=not new)
 
 
 def _names(items: _Items) -> str:

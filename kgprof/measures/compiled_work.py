@@ -32,19 +32,11 @@ _GUARD = re.compile(
 _OBJECT = re.compile(r"\b\d{9,}\b")  # an address, which is another one in each process
 
 
-class _Items:
-    """Each once, by its text and its lines."""
+_Items = dict[m.WorkItem, int]  # each once, by its text and its lines, with its place
 
-    def __init__(self) -> None:
-        self._places: dict[m.WorkItem, int] = {}
 
-    def place(self, text: str, lines: Iterable[m.Location]) -> int:
-        item = m.WorkItem(text=text, lines=tuple(lines))
-        return self._places.setdefault(item, len(self._places))
-
-    @property
-    def all(self) -> tuple[m.WorkItem, ...]:
-        return tuple(self._places)
+def _place(items: _Items, text: str, lines: Iterable[m.Location]) -> int:
+    return items.setdefault(m.WorkItem(text, tuple(lines)), len(items))
 
 
 @m.skippable
@@ -64,7 +56,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         return m.Skipped(
             f"the graphs and their code have {size:,} characters; {CHARACTERS:,} are read"
         )
-    items = _Items()
+    items: _Items = {}
     runs = _runs_per_step(trace)
     graphs: list[m.WorkOfGraph] = []
     operators: list[int] = []
@@ -75,17 +67,12 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     }
     for each in texts:
         if each.what == m.GRAPH:
-            read = compiled_text.graph(each.text)
-            operators += (_operator(one, items, run) for one in read.operators)
-            graphs.append(
-                m.WorkOfGraph(
-                    compile_id=each.compile_id,
-                    function=functions.get(each.compile_id, ""),
-                    digest=read.digest,
-                    operators=len(read.operators),
-                    runs=runs.get(each.compile_id, m.Skipped("its runs were not counted")),
-                )
-            )
+            read, digest = compiled_text.graph(each.text)
+            operators += (_operator(one, items, run) for one in read)
+            name = each.compile_id
+            counted = runs.get(name, m.Skipped("its runs were not counted"))
+            function = functions.get(name, "")
+            graphs.append(m.WorkOfGraph(name, function, digest, len(read), counted))
     calls = _calls(run, texts, items)
     guards = _guards(trace, items)
     sizes = [operators] + [each for each in (calls, guards) if isinstance(each, tuple)]
@@ -94,7 +81,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     works = run.record.kernel_origins
     return m.CompiledWork(
         graphs=tuple(graphs),
-        items=items.all,
+        items=tuple(items),
         operators=tuple(operators),
         calls=calls,
         guards=guards,
@@ -107,10 +94,11 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
 
 
 def _operator(one: compiled_text.Operator, items: _Items, run: RunEvidence) -> int:
+    text, line = one
     lines = []
-    if one.line is not None:
-        lines = [run.source.at(one.line.file, one.line.line, one.line.function)]
-    return items.place(one.text, lines)
+    if line is not None:
+        lines = [run.source.at(line.file, line.line, line.function)]
+    return _place(items, text, lines)
 
 
 @m.skippable
@@ -127,13 +115,13 @@ def _calls(
             origins[origin.compile_id, origin.kernel].append(origin)
     found: list[int] = []
     for code in codes:
-        for call in m.known(compiled_text.calls(code.text)):
-            known = origins[code.compile_id, call.function]
+        for function, text in m.known(compiled_text.calls(code.text)):
+            known = origins[code.compile_id, function]
             lines: tuple[m.SourceLine, ...] = ()
             if known:
                 lines = known.pop(0).lines
             places = [run.source.at(line.file, line.line, line.function) for line in lines]
-            found.append(items.place(call.text, places))
+            found.append(_place(items, text, places))
     return tuple(found)
 
 
@@ -158,7 +146,7 @@ def _guard(text: str, trace: RunTrace, items: _Items) -> int:
         file = next((own for own in trace.source.own if own.endswith(read["file"])), read["file"])
         line = trace.source.at(file, int(read["line"]), read["function"])
         lines = [replace(line, text=read["text"].strip())]
-    return items.place(code, lines)
+    return _place(items, code, lines)
 
 
 # ---------------------------------------------------------------- of a step

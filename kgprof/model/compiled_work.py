@@ -14,7 +14,7 @@ class WorkItem(Model, kw_only=False):
     lines: tuple[Location, ...] = ()  # of the program that it comes from
 
 
-class WorkOfGraph(Model):
+class WorkOfGraph(Model, kw_only=False):
     """One compiled graph."""
 
     compile_id: str
@@ -67,7 +67,7 @@ class WorkAspect(StrEnum):
     KERNELS = "kernels and operators that ran"
 
 
-class WorkRow(Model):
+class WorkRow(Model, kw_only=False):
     """One aspect on both sides."""
 
     aspect: WorkAspect
@@ -77,7 +77,7 @@ class WorkRow(Model):
     differs: bool | Skipped
 
 
-class WorkDifference(Model):
+class WorkDifference(Model, kw_only=False):
     """One thing that is compiled or done on one side and not on the other."""
 
     aspect: WorkAspect

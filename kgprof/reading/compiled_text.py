@@ -9,7 +9,6 @@ the same work reads the same whatever its author calls things. Formats: the Pyth
 import ast
 import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from kgprof import model as m
@@ -30,24 +29,10 @@ _OWN_FIELDS = re.compile(r"'(?:backend_hash|kernel_name|device_str|autotune_loca
 _COMMENT = re.compile(r"#(?! *pragma).*|//.*")
 
 
-class Operator(m.Model):
-    """``line``: of the program, as torch names it; None where it names none."""
-
-    text: str
-    line: m.SourceLine | None
-
-
-class Graph(m.Model):
-    operators: tuple[Operator, ...]
-    digest: str
-
-
-class Call(m.Model):
-    """One call of a kernel or a library: the function's name in the code, and what it is without
-    the number behind its name."""
-
-    function: str
-    text: str
+# what it does, and the line of the program that torch names for it
+Operator = tuple[str, m.SourceLine | None]
+# the function's name in the code, and what the call is without the number behind that name
+Call = tuple[str, str]
 
 
 def digest(text: str) -> str:
@@ -57,12 +42,15 @@ def digest(text: str) -> str:
 # ---------------------------------------------------------------- Dynamo's graph
 
 
-def graph(text: str) -> Graph:
-    """Dynamo's graph in torch's words, its nested graphs too.
+def graph(text: str) -> tuple[tuple[Operator, ...], str]:
+    """The operators of Dynamo's graph in torch's words, its nested graphs' too, and the graph's
+    digest: of all operators with the digests of what they are given, in any order."""
+    symbols: dict[str, str] = {}
 
-    The digest is that of all operators with the digests of what they are given, in any order.
-    """
-    symbols = _Symbols()
+    def renamed(words: str) -> str:
+        """torch numbers a size's symbol by the name of what has it: here as they come."""
+        return _SYMBOL.sub(lambda found: symbols.setdefault(found[0], f"s{len(symbols)}"), words)
+
     operators: list[Operator] = []
     digests: list[str] = []
     line: m.SourceLine | None = None
@@ -75,39 +63,25 @@ def graph(text: str) -> Graph:
             )
         elif begins := _FORWARD.match(row):
             parameters = _PARAMETER.findall(begins["parameters"] or "")
-            types = {name: symbols.renamed(kind) for name, kind in parameters}
+            types = {name: renamed(kind) for name, kind in parameters}
             given = dict(types)
             digests += given.values()
         elif ends := _RETURN.match(row):
             digests.append(digest(_written(ends["value"], given)))
         elif made := _STATEMENT.match(row):
             name = made["name"]
-            value = symbols.renamed(made["value"].partition(_DELETED)[0])
+            value = renamed(made["value"].partition(_DELETED)[0])
             if value == "None":
                 continue
             if value in types:
                 types[name], given[name] = types[value], given[value]
                 continue
-            kind = symbols.renamed(made["type"] or "")
-            types[name] = kind or "_"
-            operators.append(Operator(text=f"{_written(value, types)} -> {kind}", line=line))
+            kind = renamed(made["type"] or "")
+            operators.append((f"{_written(value, types)} -> {kind}", line))
             given[name] = digest(f"{_written(value, given)} -> {kind}")
+            types[name] = kind or "_"
             digests.append(given[name])
-    return Graph(operators=tuple(operators), digest=digest("\n".join(sorted(digests))))
-
-
-class _Symbols:
-    """torch numbers a size's symbol by the name of what has it: here by the order in which they
-    come."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-
-    def renamed(self, text: str) -> str:
-        return _SYMBOL.sub(lambda found: self._name(found[0]), text)
-
-    def _name(self, symbol: str) -> str:
-        return self._names.setdefault(symbol, f"s{len(self._names)}")
+    return tuple(operators), digest("\n".join(sorted(digests)))
 
 
 def _written(expression: str, names: Mapping[str, str]) -> str:
@@ -121,11 +95,13 @@ def _written(expression: str, names: Mapping[str, str]) -> str:
 
 
 class _Replaced(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], others: str = "") -> None:
+        """``others``: for a name that is none of ``names``; empty: the name itself."""
         self._names = names
+        self._others = others
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._names.get(node.id, node.id))
+        return ast.Name(self._names.get(node.id, self._others or node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """What is kept in the graph's module (a nested graph, a constant) has a number for a
@@ -190,7 +166,7 @@ def _called(body: Sequence[ast.stmt], kernels: Mapping[str, str]) -> Iterator[Ca
                 function = ast.unparse(call.func)
                 kernel = function.removesuffix(".run")
                 if kernel in kernels or _LIBRARY.match(function):
-                    yield Call(function=kernel, text=_call_text(call, kernel, kernels))
+                    yield kernel, _call_text(call, kernel, kernels)
 
 
 def _call_text(call: ast.Call, function: str, kernels: Mapping[str, str]) -> str:
@@ -204,15 +180,6 @@ def _call_text(call: ast.Call, function: str, kernels: Mapping[str, str]) -> str
 
 
 def _without_names(node: ast.expr) -> str:
-    names: Mapping[str, str] = defaultdict(lambda: "_")
-    match node:
-        case ast.Call(func=function, args=args):  # a view: its own name says what it is
-            return f"{ast.unparse(function)}({', '.join(map(_without_names, args))})"
-        case ast.Name():
-            return "_"
-    return ast.unparse(_EachName(names).visit(node))
-
-
-class _EachName(_Replaced):
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name("_")
+    if isinstance(node, ast.Call):  # a view: its own name says what it is
+        return f"{ast.unparse(node.func)}({', '.join(map(_without_names, node.args))})"
+    return ast.unparse(_Replaced({}, "_").visit(node))
