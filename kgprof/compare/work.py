@@ -462,19 +462,15 @@ def in_words(compared: m.Comparison, root: str) -> str:
 
 
 def _the_same(works: Sequence[m.ComparedWork]) -> str:
-    """Only of what was seen on both sides of every run."""
-    unseen = {
-        row.aspect for work in works for row in work.rows if isinstance(row.differs, m.Skipped)
-    }
-    seen = [
-        aspect
-        for aspect in m.WorkAspect
-        if aspect not in unseen and all(_has(work, aspect) for work in works)
-    ]
-    text = f"the same work in {plural(len(works), 'run')}: {', '.join(seen)} are equal"
-    if unseen:
-        text = f"{text}; not compared: {', '.join(sorted(unseen))}"
-    return text
+    """Only of what was seen on both sides."""
+    rows = [row for work in works for row in work.rows]
+    unseen = dict.fromkeys(row.name for row in rows if isinstance(row.differs, m.Skipped))
+    in_runs = f"the same work in {plural(len(works), 'run')}"
+    if not unseen:
+        return f"{in_runs}: all {len(rows)} things that were counted are equal"
+    seen = sum(row.differs is False for row in rows)
+    equal = f"{seen} of {len(rows)} things that are counted are equal"
+    return f"{in_runs}, as far as it was seen: {equal}; not compared: {', '.join(unseen)}"
 
 
 def _has(work: m.ComparedWork, aspect: m.WorkAspect, differs: bool | None = None) -> bool:

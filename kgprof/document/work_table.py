@@ -21,12 +21,6 @@ def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
     if isinstance(work, m.Skipped):
         yield f"{run.run.slug}: what is compiled was not compared: {work.reason}."
         return
-    rows = [
-        (row.name, _figure(row, row.base), _figure(row, row.head), _judged(row))
-        for row in work.rows
-    ]
-    headings = ("what", "base", "head", Column("verdict", style="kind"))
-    yield plain(f"{run.run.slug}: {LABEL}", headings, rows, style="", first="name", words=1)
     if work.differences:
         told = [
             (difference.aspect, _text(difference), _place(difference, root))
@@ -36,6 +30,18 @@ def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
         yield plain(label, ("what", "difference", "line"), told, style="", first="kind", words=3)
     if work.left_out:
         yield f"{plural(work.left_out, 'more difference')} in report.json."
+    equal = [row for row in work.rows if row.differs is False]
+    rows = [
+        (row.name, _figure(row, row.base), _figure(row, row.head), _judged(row))
+        for row in work.rows
+        if row not in equal
+    ]
+    if rows:
+        headings = ("counted", "base", "head", Column("verdict", style="kind"))
+        yield plain(f"{run.run.slug}: {LABEL}", headings, rows, style="", first="kind", words=1)
+    if equal:
+        named = "; ".join(f"{row.name}: {_figure(row, row.base)}" for row in equal)
+        yield f"Equal on both sides: {named}."
 
 
 def _figure(row: m.WorkRow, side: m.Figure) -> str:
