@@ -7,7 +7,9 @@ For each case the program as it is and with the case's edits are two folders, an
 
     kgprof compare --record BASE HEAD PROGRAM.py:step --work-only --format json
 
-compares them. A regression is found if the work differs and one of the first FIRST differences
+compares them. With --apart each side is recorded by `kgprof profile` with the same passes, a
+program as it is once for all of its cases, and `kgprof compare` compares the two: a third of the
+time. A regression is found if the work differs and one of the first FIRST differences
 names the case's line, as its location or as what changed. A refactoring is right if the work is the
 same. What kgprof says of the work is kept beside the mark. Exit code 0: all are right; 1: not.
 """
@@ -18,8 +20,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,8 @@ RIGHT, NOT_NAMED, NOT_SEEN, ALARM, NO_ANSWER = (
 TIME_LIMIT_S = 900
 LAST_COLUMNS = 2000
 Row = dict[str, Any]
+Done = subprocess.CompletedProcess[str]
+Recorder = Callable[[Case, list[str], Path, Path], Done]
 
 
 def main() -> int:
@@ -43,6 +48,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--apart", action="store_true", help="each side by itself")
     parser.add_argument("--kgprof", default=f"{sys.executable} -m kgprof", help="the command")
     parser.add_argument("-o", "--output", type=Path, required=True)
     asked = parser.parse_args()
@@ -50,12 +56,20 @@ def main() -> int:
     rows: dict[str, Row] = {}
     if asked.output.is_file():
         rows = json.loads(asked.output.read_text(encoding="utf-8"))["cases"]
-    for case, row in compared(chosen, asked.kgprof.split(), asked.jobs):
-        rows[case.name] = row
-        print(row_text(case.name, row), file=sys.stderr, flush=True)
-        keep(asked.output, rows)
+    kgprof = asked.kgprof.split()
+    with tempfile.TemporaryDirectory(prefix="same-work-base-") as bases:
+        recorder = partial(apart, bases=Path(bases)) if asked.apart else in_turn
+        found = compared(chosen, partial(one, kgprof=kgprof, recorder=recorder), asked.jobs)
+        keep_each(found, asked.output, rows)
     print(table({case.name: rows[case.name] for case in chosen}))
     return 1 if any(rows[case.name]["mark"] != RIGHT for case in chosen) else 0
+
+
+def keep_each(found: Iterator[tuple[Case, Row]], output: Path, rows: dict[str, Row]) -> None:
+    for case, row in found:
+        rows[case.name] = row
+        print(row_text(case.name, row), file=sys.stderr, flush=True)
+        keep(output, rows)
 
 
 def keep(path: Path, rows: dict[str, Row]) -> None:
@@ -66,30 +80,19 @@ def keep(path: Path, rows: dict[str, Row]) -> None:
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def compared(chosen: list[Case], kgprof: list[str], jobs: int) -> Iterator[tuple[Case, Row]]:
+def compared(
+    chosen: list[Case], one: Callable[[Case], Row], jobs: int
+) -> Iterator[tuple[Case, Row]]:
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(one, case, kgprof) for case in chosen]
+        waiting = [pool.submit(one, case) for case in chosen]
         for case, row in zip(chosen, waiting, strict=True):
             yield case, row.result()
 
 
-def one(case: Case, kgprof: list[str]) -> Row:
+def one(case: Case, *, kgprof: list[str], recorder: Recorder) -> Row:
     with tempfile.TemporaryDirectory(prefix="same-work-") as scratch:
-        base, head = (str(cases.make(case, side, Path(scratch) / side)) for side in (BASE, HEAD))
         report = Path(scratch) / "report.json"
-        options = ["--work-only", "--no-ci", "-o", f"{scratch}/out", f"--format=json={report}"]
-        command = [*kgprof, "compare", "--record", base, head, case.workload, *options]
-        done = subprocess.run(
-            command,
-            cwd=scratch,
-            env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(cases.HERE.parents[1])},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIME_LIMIT_S,
-            check=False,
-        )
+        done = recorder(case, kgprof, Path(scratch), report)
         work = work_of(report)
     return {
         "kind": case.kind,
@@ -99,6 +102,41 @@ def one(case: Case, kgprof: list[str]) -> Row:
         "work": shortened(work),
         "last_words": done.stdout[-LAST_COLUMNS:] if work is None else "",
     }
+
+
+def in_turn(case: Case, kgprof: list[str], scratch: Path, report: Path) -> Done:
+    base, head = (str(cases.make(case, side, scratch / side)) for side in (BASE, HEAD))
+    options = ["--work-only", "--no-ci", "-o", f"{scratch}/out", f"--format=json={report}"]
+    return run([*kgprof, "compare", "--record", base, head, case.workload, *options], scratch)
+
+
+def apart(case: Case, kgprof: list[str], scratch: Path, report: Path, *, bases: Path) -> Done:
+    base = bases / case.program
+    if not base.exists():
+        recorded(case, BASE, kgprof, scratch, base)
+    recorded(case, HEAD, kgprof, scratch, scratch / "head-run")
+    compare = ["compare", str(base), f"{scratch}/head-run", "--no-ci", f"--format=json={report}"]
+    return run([*kgprof, *compare], scratch)
+
+
+def recorded(case: Case, side: str, kgprof: list[str], scratch: Path, output: Path) -> None:
+    folder = cases.make(case, side, scratch / side)
+    options = ["--passes", "compile,trace,memory", "--no-ci", "-q", "-o", str(output)]
+    run([*kgprof, "profile", case.workload, *options], folder)
+
+
+def run(command: list[str], folder: Path) -> Done:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(cases.HERE.parents[1])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
 
 
 def work_of(report: Path) -> Row | None:
