@@ -78,6 +78,7 @@ def compared_work(
     rows = (
         *_consists_of(before, after),
         *_does(before, after),
+        *_eagerly(before, after),
         *_counted(compared.metrics),
         *_ran(trace),
     )
@@ -88,6 +89,7 @@ def compared_work(
         *_of_calls(before, after),
         *_of_settings(before, after),
         *_of_guards(before, after),
+        *_of_eager(before, after, head.kernels),
         *_of_kernels(trace, head.kernels, rows),
     ]
     told = [_put_down(each, changed, profile) for each in _together(found)]
@@ -225,6 +227,21 @@ def _does(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
     )
 
 
+def _eagerly(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
+    yield _row(
+        m.WorkAspect.EAGER,
+        "eager operators per step",
+        _sum(base.eager),
+        _sum(head.eager),
+        base.eager != head.eager,
+    )
+
+
+@m.skippable
+def _sum(eager: dict[str, float] | m.Skipped) -> float:
+    return sum(m.known(eager).values())
+
+
 def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
     for aspect, names in _COUNTED.items():
         for name in names:
@@ -341,25 +358,45 @@ def _of_guards(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffer
     return tuple(found)
 
 
+@m.otherwise(())
+def _of_eager(
+    base: m.CompiledWork, head: m.CompiledWork, ran: m.Kernels
+) -> tuple[m.WorkDifference, ...]:
+    """What is called more or less often outside of compiled code, by its name and types."""
+    before = m.known(base.eager)
+    after = m.known(head.eager)
+    places = _places(ran)
+    found = []
+    for called in {**before, **after}:
+        was = before.get(called, 0.0)
+        now = after.get(called, 0.0)
+        if was != now:
+            text = f"{middle_out(called, _NAME)}: {was:g} -> {now:g} per step"
+            place = places.get(called.partition("(")[0])
+            found.append(m.WorkDifference(m.WorkAspect.EAGER, text, place))
+    return tuple(found)
+
+
 def _of_kernels(
     trace: m.TraceDifference | None, ran: m.Kernels, rows: Iterable[m.WorkRow]
 ) -> Iterator[m.WorkDifference]:
-    """What runs outside of compiled code, by its name."""
-    if trace is None or not _differs(rows, m.WorkAspect.KERNELS):
+    """What runs more or less often, by its name, where that is all that is known of it."""
+    told = (m.WorkAspect.EAGER, m.WorkAspect.CODE, m.WorkAspect.LAUNCHES)
+    if trace is None or any(_differs(rows, aspect) for aspect in told):
         return
-    places: dict[str, m.Location] = {}
-    if isinstance(ran, m.KernelBreakdown):
-        for row in ran.rows:
-            for line in row.lines[:1]:
-                places.setdefault(row.name, line)
+    places = _places(ran)
     for kernel in trace.kernels:
         if kernel.more and kernel.kind is not m.KernelKind.FRAMEWORK:
             number = f"{kernel.before:g} -> {kernel.after:g} per step"
-            yield m.WorkDifference(
-                aspect=m.WorkAspect.KERNELS,
-                text=f"{middle_out(kernel.name, _NAME)}: {number}",
-                location=places.get(kernel.name),
-            )
+            text = f"{middle_out(kernel.name, _NAME)}: {number}"
+            yield m.WorkDifference(m.WorkAspect.KERNELS, text, places.get(kernel.name))
+
+
+def _places(ran: m.Kernels) -> dict[str, m.Location]:
+    """The first line of each kernel or operator."""
+    if isinstance(ran, m.Skipped):
+        return {}
+    return {row.name: row.lines[0] for row in ran.rows if row.lines}
 
 
 def _aligned(aspect: m.WorkAspect, base: _Items, head: _Items) -> Iterator[m.WorkDifference]:

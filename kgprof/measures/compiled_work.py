@@ -90,6 +90,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         calls_per_step=_per_step(works, runs, lambda graph: graph.kernels),
         bytes_per_step=_per_step(works, runs, lambda graph: graph.moved_bytes),
         flops_per_step=_flops(works, runs),
+        eager=_eager(works),
     )
 
 
@@ -195,3 +196,8 @@ def _flops(origins: m.KernelOrigins | m.Skipped, runs: Mapping[str, float | m.Sk
 def _allocated_bytes(origins: m.KernelOrigins | m.Skipped) -> m.Figure:
     graphs = m.known(m.known(origins).graphs)
     return float(sum(m.known(graph.buffers).allocated_bytes for graph in graphs))
+
+
+@m.skippable
+def _eager(origins: m.KernelOrigins | m.Skipped) -> dict[str, float] | m.Skipped:
+    return m.known(origins).eager

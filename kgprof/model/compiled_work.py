@@ -43,6 +43,8 @@ class CompiledWork(Tagged):
     calls_per_step: float | Skipped
     bytes_per_step: float | Skipped
     flops_per_step: float | Skipped
+    # outside of compiled code: operators with the types of what they are given, per step
+    eager: dict[str, float] | Skipped = Skipped("this report has no types of eager operators")
 
     def named(self, places: tuple[int, ...]) -> list[WorkItem]:
         return [self.items[place] for place in places]
@@ -64,6 +66,7 @@ class WorkAspect(StrEnum):
     BREAKS = "graph breaks"
     SYNCS = "syncs"
     CUDA_GRAPHS = "CUDA-graph launches"
+    EAGER = "eager operators"
     KERNELS = "kernels and operators that ran"
 
 

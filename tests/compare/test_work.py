@@ -37,6 +37,7 @@ WORK = m.CompiledWork(
     calls_per_step=1.0,
     bytes_per_step=256.0,
     flops_per_step=0.0,
+    eager={"aten::mm(float32[8, 4], float32[4, 4])": 1.0},
 )
 
 
@@ -140,6 +141,13 @@ def test_lines_that_moved_and_names_are_no_difference() -> None:
             id="setting",
         ),
         pytest.param(
+            changed(eager={"aten::mm(float32[9, 4], float32[4, 4])": 1.0}),
+            m.WorkAspect.EAGER,
+            "aten::mm(float32[8, 4], float32[4, 4]): 1 -> 0 per step",
+            None,
+            id="another size in eager mode",
+        ),
+        pytest.param(
             changed(graphs=(msgspec.structs.replace(WORK.graphs[0], digest="other"),)),
             m.WorkAspect.OPERATORS,
             "the same operators, connected otherwise",
@@ -154,7 +162,7 @@ def test_a_difference_has_its_words_and_its_line(
     work = compared(head)
 
     assert differing(work) == {aspect}
-    (told,) = work.differences
+    told = work.differences[0]
     assert told.text == said
     assert (told.location and told.location.line) == line
 
@@ -178,6 +186,7 @@ def test_a_number_alone_is_a_difference(fields: dict[str, float], aspect: m.Work
         {"guards": m.Skipped("no guards")},
         {"calls": m.Skipped("no code")},
         {"bytes_per_step": m.Skipped("no step")},
+        {"eager": m.Skipped("a mode of its own")},
     ],
 )
 def test_what_one_side_did_not_see_is_neither_equal_nor_different(

@@ -10,7 +10,7 @@ sequence number. The reader matches operator by operator.
 import os
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from functools import cache
 from types import FrameType
@@ -57,6 +57,7 @@ class EagerCalls(Source):
         self._calls = calls
         self._project = project
         self._seen: dict[int, list[tuple[str, Lines]]] = defaultdict(list)
+        self._given: Counter[str] = Counter()  # the same with the types of what they are given
         self._forward: dict[int, Lines] = {}  # by the sequence number of the autograd node
         self._whose = cache(self._of_file)
         self._thread = 0
@@ -77,6 +78,7 @@ class EagerCalls(Source):
             return
         mode = _Mode(self)
         self._seen.clear()  # of a window that began again
+        self._given.clear()
         self._forward.clear()
         self._thread = threading.get_ident()
 
@@ -126,9 +128,11 @@ class EagerCalls(Source):
         """The origins of compiled code, with those of what is called outside of it."""
         seen = self.origins()
         if isinstance(compiled, m.KernelOrigins):
-            return replaced(compiled, origins=(*compiled.origins, *seen), stages=stages)
+            origins = (*compiled.origins, *seen)
+            return replaced(compiled, origins=origins, stages=stages, eager=self._per_step())
         if seen:
-            return m.KernelOrigins(origins=seen, graphs=(), stages=stages)
+            eager = self._per_step()
+            return m.KernelOrigins(origins=seen, graphs=(), stages=stages, eager=eager)
         many = any(len(each) >= MAX_CALLS for each in self._seen.values())
         seen_none = (
             f"a step calls more than {MAX_CALLS:,} operators"
@@ -138,10 +142,18 @@ class EagerCalls(Source):
         why = self.unavailable or seen_none
         return m.Skipped(f"{compiled.reason}; {why}")
 
+    def _per_step(self) -> dict[str, float] | m.Skipped:
+        if self.unavailable:
+            return m.Skipped(self.unavailable)
+        if len(self._given) >= MAX_CALLS or any(len(s) >= MAX_CALLS for s in self._seen.values()):
+            return m.Skipped(f"a step calls more than {MAX_CALLS:,} operators")
+        steps = max(1, len(self._seen))
+        return {text: number / steps for text, number in sorted(self._given.items())}
+
     @aside
-    def note(self, operator: str, frame: FrameType) -> None:
-        """``frame``: the one that dispatched. Compiled code's operators are Inductor's to
-        explain."""
+    def note(self, operator: str, frame: FrameType, given: tuple[Any, ...]) -> None:
+        """``frame``: the one that dispatched; ``given``: the operator's arguments. Compiled code's
+        operators are Inductor's to explain."""
         seen = self._seen[self._calls.current]
         node: Any = torch._C._current_autograd_node()
         if (
@@ -166,6 +178,8 @@ class EagerCalls(Source):
             here = threading.get_ident() == self._thread
             lines = self._lines(frame if here else sys._current_frames().get(self._thread)) or ()
         seen.append((operator, lines))
+        types = ", ".join(filter(None, map(_typed, given)))
+        self._given[f"{operator}({types})"] += 1
 
     def _lines(self, frame: FrameType | None, *, in_backward: bool = False) -> Lines | None:
         """The project's nearest line, then a library's where one stands below it; None within
@@ -211,6 +225,16 @@ class EagerCalls(Source):
         return "torch" if self._project.package(file)[0] in TOOLS else "library"
 
 
+def _typed(value: Any) -> str:
+    """``float32[8, 4]``, and a list of them; empty for what is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{[*value.shape]}"
+    if isinstance(value, list | tuple):
+        within = list(filter(None, map(_typed, value)))
+        return f"[{', '.join(within)}]" * bool(within)
+    return ""
+
+
 def _in_a_compiled_call() -> bool:
     """There torch puts its dispatch keys back when the call returns, with those of a mode that has
     come or gone."""
@@ -227,5 +251,6 @@ class _Mode(OperatorWatch):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.calls is not None and (schema := getattr(func, "_schema", None)) is not None:
-            self.calls.note(schema.name, sys._getframe(1))
+            given = (*args, *(kwargs or {}).values())
+            self.calls.note(schema.name, sys._getframe(1), given)
         return func(*args, **(kwargs or {}))

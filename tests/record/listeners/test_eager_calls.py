@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
 from kgprof.model import Skipped
-from kgprof.model.compile_records import KernelOrigin, SourceLine
+from kgprof.model.compile_records import KernelOrigin, KernelOrigins, SourceLine
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.listeners import eager_calls
 from kgprof.record.listeners.call_index import CallIndex
@@ -309,3 +309,24 @@ def test_inside_a_call_of_a_compiled_function_no_mode_is_set() -> None:
 
     assert entered() is None
     assert "inside a call of a compiled function" in watching.unavailable
+
+
+def test_an_operator_has_the_types_of_what_it_is_given_per_step() -> None:
+    calls = CallIndex()
+    x = torch.ones(2, 3)
+    with EagerCalls(calls, PROJECT) as watching:
+        for number in range(2):
+            with calls.call():
+                torch.cat([x, x.double()])
+                torch.mm(x, x.t()) if number else x.exp()
+
+    found = watching.beside(Skipped("nothing was compiled"))
+
+    assert isinstance(found, KernelOrigins)
+    assert found.eager == {
+        "aten::_to_copy(float32[2, 3])": 1.0,
+        "aten::cat([float32[2, 3], float64[2, 3]])": 1.0,
+        "aten::exp(float32[2, 3])": 0.5,
+        "aten::mm(float32[2, 3], float32[3, 2])": 0.5,
+        "aten::t(float32[2, 3])": 0.5,
+    }
