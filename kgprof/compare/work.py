@@ -238,8 +238,8 @@ def _eagerly(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
 
 
 @m.skippable
-def _sum(eager: dict[str, float] | m.Skipped) -> float:
-    return sum(m.known(eager).values())
+def _sum(eager: tuple[tuple[str, float], ...] | m.Skipped) -> float:
+    return sum(number for _, number in m.known(eager))
 
 
 def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
@@ -363,8 +363,8 @@ def _of_eager(
     base: m.CompiledWork, head: m.CompiledWork, ran: m.Kernels
 ) -> tuple[m.WorkDifference, ...]:
     """What is called more or less often outside of compiled code, by its name and types."""
-    before = m.known(base.eager)
-    after = m.known(head.eager)
+    before = dict(m.known(base.eager))
+    after = dict(m.known(head.eager))
     places = _places(ran)
     found = []
     for called in {**before, **after}:

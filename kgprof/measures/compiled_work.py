@@ -199,5 +199,5 @@ def _allocated_bytes(origins: m.KernelOrigins | m.Skipped) -> m.Figure:
 
 
 @m.skippable
-def _eager(origins: m.KernelOrigins | m.Skipped) -> dict[str, float] | m.Skipped:
+def _eager(origins: m.KernelOrigins | m.Skipped) -> tuple[tuple[str, float], ...] | m.Skipped:
     return m.known(origins).eager

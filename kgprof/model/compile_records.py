@@ -356,7 +356,9 @@ class KernelOrigins(Tagged):
     graphs: tuple[GraphWork, ...] | Skipped = Skipped("this Recording has no work by graph")
     stages: TritonStages | Skipped = Skipped("this Recording has no stages of Triton's")
     # What eager code calls in a step, on average: "aten::mm(float32[8, 4], float32[4, 4])"
-    eager: dict[str, Amount] | Skipped = Skipped("this Recording has no types of eager operators")
+    eager: tuple[tuple[str, Amount], ...] | Skipped = Skipped(
+        "this Recording has no types of eager operators"
+    )
 
 
 class CompiledKernel(Model):

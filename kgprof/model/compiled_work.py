@@ -44,7 +44,9 @@ class CompiledWork(Tagged):
     bytes_per_step: float | Skipped
     flops_per_step: float | Skipped
     # outside of compiled code: operators with the types of what they are given, per step
-    eager: dict[str, float] | Skipped = Skipped("this report has no types of eager operators")
+    eager: tuple[tuple[str, float], ...] | Skipped = Skipped(
+        "this report has no types of eager operators"
+    )
 
     def named(self, places: tuple[int, ...]) -> list[WorkItem]:
         return [self.items[place] for place in places]

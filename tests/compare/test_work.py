@@ -37,7 +37,7 @@ WORK = m.CompiledWork(
     calls_per_step=1.0,
     bytes_per_step=256.0,
     flops_per_step=0.0,
-    eager={"aten::mm(float32[8, 4], float32[4, 4])": 1.0},
+    eager=(("aten::mm(float32[8, 4], float32[4, 4])", 1.0),),
 )
 
 
@@ -141,7 +141,7 @@ def test_lines_that_moved_and_names_are_no_difference() -> None:
             id="setting",
         ),
         pytest.param(
-            changed(eager={"aten::mm(float32[9, 4], float32[4, 4])": 1.0}),
+            changed(eager=(("aten::mm(float32[9, 4], float32[4, 4])", 1.0),)),
             m.WorkAspect.EAGER,
             "aten::mm(float32[8, 4], float32[4, 4]): 1 -> 0 per step",
             None,

@@ -142,13 +142,13 @@ class EagerCalls(Source):
         why = self.unavailable or seen_none
         return m.Skipped(f"{compiled.reason}; {why}")
 
-    def _per_step(self) -> dict[str, float] | m.Skipped:
+    def _per_step(self) -> tuple[tuple[str, float], ...] | m.Skipped:
         if self.unavailable:
             return m.Skipped(self.unavailable)
         if len(self._given) >= MAX_CALLS or any(len(s) >= MAX_CALLS for s in self._seen.values()):
             return m.Skipped(f"a step calls more than {MAX_CALLS:,} operators")
         steps = max(1, len(self._seen))
-        return {text: number / steps for text, number in sorted(self._given.items())}
+        return tuple((text, number / steps) for text, number in sorted(self._given.items()))
 
     @aside
     def note(self, operator: str, frame: FrameType, given: tuple[Any, ...]) -> None:
