@@ -86,15 +86,15 @@ def compared_work(
         *_new_findings(findings, rows),
         *_of_operators(before, after),
         *_of_graphs(before, after, rows),
+        *_of_eager(before, after, head.kernels),
         *_of_calls(before, after),
+        *_of_kernels(trace, head.kernels, rows),
         *_of_settings(before, after),
         *_of_guards(before, after),
-        *_of_eager(before, after, head.kernels),
-        *_of_kernels(trace, head.kernels, rows),
     ]
     told = [_put_down(each, changed, profile) for each in _together(found)]
-    # What stands at a changed line comes first.
-    told.sort(key=lambda each: not each.is_at_the_change)
+    # What head has at a changed line comes first, then what base had in the place of one.
+    told.sort(key=lambda each: (not each.is_at_the_change, each.only_in_base))
     return m.ComparedWork(
         differs=any(row.differs is True for row in rows),
         rows=rows,

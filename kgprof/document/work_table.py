@@ -9,7 +9,7 @@ from kgprof.document.quantity import DASH, if_known, plain_number, size
 from kgprof.document.table import Block, Cell, Column, plain
 from kgprof.wording import plural
 
-LABEL = "What is compiled and run, compared without a clock"
+LABEL = "counted, without a clock"
 _SAME, _DIFFERS = "same", "differs"
 
 

@@ -19,8 +19,8 @@ _NAMES = frozenset(
         "OBJECT_ALIASING",
     )
 )
-# an attribute that an object does not hide, the names in a dict
-_OF_A_NAME = ("not ___dict_contains(", "list(dict.keys(", "___dict_contains(")
+# an attribute that an object does not hide, the names in a dict, marks on a tensor
+_OF_A_NAME = ("not ___dict_contains(", "list(dict.keys(", "___dict_contains(", "hasattr(")
 
 
 def checked(manager: Any, compile_id: str) -> m.CompiledGuards:
