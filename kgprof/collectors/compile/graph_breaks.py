@@ -63,6 +63,8 @@ _IN_STACK = re.compile(
     re.MULTILINE,
 )
 _BREAKS_OFFERED = "Consider using fullgraph=False to allow graph breaks, or move "
+_DISABLED = "Remove the `torch.compiler.disable` call"
+_MAY_NOT_COMPILE = " (not tried: what is disabled may not compile, nor what it calls)"
 STACK = 24  # innermost lines of a stack that a finding keeps
 # Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it
 # calls.
@@ -263,7 +265,7 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     reason = _last_error(payload)
     if found := _REASON.search(text):
         reason = found["reason"]
-    cause = _without_fullgraph(cause_of(reason, trace.all.sources.registry))
+    cause = _in_this_program(cause_of(reason, trace.all.sources.registry))
     if compiled is not None and compiled.frame is not None and cause.gb_id == BACKEND_FAILED:
         frame = compiled.frame  # torch has a line of what it traced last
         line = trace.source.definition(frame.file, frame.line, frame.function).line
@@ -302,9 +304,13 @@ def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
         )
 
 
-def _without_fullgraph(cause: m.TorchCause) -> m.TorchCause:
-    """A graph that broke was not compiled with fullgraph=True."""
-    hints = tuple(hint.replace(_BREAKS_OFFERED, "Move ") for hint in cause.hints)
+def _in_this_program(cause: m.TorchCause) -> m.TorchCause:
+    """A graph that broke was not compiled with fullgraph=True, and what the program disables may
+    not compile."""
+    hints = tuple(
+        hint.replace(_BREAKS_OFFERED, "Move ").replace(_DISABLED, _DISABLED + _MAY_NOT_COMPILE)
+        for hint in cause.hints
+    )
     return msgspec.structs.replace(cause, hints=hints)
 
 

@@ -632,3 +632,13 @@ def test_a_graph_that_broke_is_not_told_to_do_without_fullgraph() -> None:
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", PRINT, reason=reason))
 
     assert found.refusal.cause.hints == ("Move its creation outside.",)
+
+
+def test_torchs_hint_to_compile_what_the_program_disables_is_not_called_tried() -> None:
+    hint = "Remove the `torch.compiler.disable` call"
+    reason = f"Skip\n  Explanation: None.\n  Hint: {hint}\n"
+
+    (found,) = collected(*compiled("0/0", STEP), broken("0/0", PRINT, reason=reason))
+
+    (told,) = found.refusal.cause.hints
+    assert told == f"{hint} (not tried: what is disabled may not compile, nor what it calls)"
