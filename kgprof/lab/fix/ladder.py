@@ -20,14 +20,14 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
-from kgprof.judge import InTurn, Samples, judge, looks, paired, pairs_of
+from kgprof.judge import InTurn, Pair, Samples, judge, looks, paired, pairs_of
 from kgprof.lab.fix import first_start, results
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.patch import lines_changed, patch_of
@@ -42,6 +42,10 @@ from kgprof.record.processes.recorder import Recorder
 from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
+# A process takes steps for so long at a time, five times, but at least so many.
+GROUP_S = 0.4
+FEWEST_STEPS = 4
+LEAST_S = 1e-6
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 # After so many a lever without a gain is given up, and one with a clear one kept.
 FIRST_PAIRS = 2
@@ -151,7 +155,8 @@ class Climb:
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
         self._no_results: dict[str, str] = {}  # of each start for them: why it left none
-        self._took_s = 0.0  # of the last lever
+        self._took_s = 0.0  # of the last lever, without the starts for its results
+        self._steps = program.options.steps  # that a process takes at a time
         self._changed = ""  # what was kept and changed the results, as it was allowed to
 
     @property
@@ -170,9 +175,11 @@ class Climb:
         own = state_of(self.program.tree.root, self._scratch)
         before = state_of(side.copy)
         question = first_start.Question(
-            folder=str(side.copy), free=(str(side.temporary), str(self._scratch))
+            folder=str(side.copy),
+            free=(str(side.temporary), str(self._scratch)),
+            results=results.Question(str(side.folder), side.label),
         )
-        trial = self._ask(side, first_start.FUNCTION, question, self.program.options)
+        (trial,) = self._ask(side, first_start.FUNCTION, question)
         if trial.failed is not None and trial.failed.exit_code == EXIT_USAGE:
             raise UsageError(trial.failed.message, trial.failed.hint)
         if trial.answer is None:
@@ -196,6 +203,10 @@ class Climb:
                 f"{_words(trial)}{did}{lacks}",
                 hint=_end_of(trial),
             )
+        if seen.has_results:
+            self._take_results(side, side.label, trial)
+        fewer = max(FEWEST_STEPS, round(GROUP_S / max(seen.step_s, LEAST_S)))
+        self._steps = min(self._steps, fewer)
         return seen.facts, effects
 
     # ------------------------------------------------------------ the program as it is
@@ -252,14 +263,12 @@ class Climb:
                 self._leave_out(lever, why, is_open=True)
             else:
                 before = self.kept
-                began = time.monotonic()
                 try:
                     self._try(lever, text, allowed)
                 except KeyboardInterrupt:
                     for each in (lever, *waiting):
                         self._leave_out(each, "it was interrupted", is_open=True)
                     raise
-                self._took_s = time.monotonic() - began
                 if self.kept is not before:
                     waiting = [*later, *waiting]
                     later = []
@@ -289,6 +298,7 @@ class Climb:
 
     def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
         before = self.kept
+        began = time.monotonic()
         side = self._side(lever.id, text, (*before.levers, lever))
         became: m.Results | m.Skipped = m.Skipped("it was not shown to help")
         measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
@@ -297,6 +307,7 @@ class Climb:
         if not why:
             measured = self._compared(before, side)
             why = measured.why
+        self._took_s = time.monotonic() - began
         if not why:
             became, why = self._results_of(side)
         if not why:
@@ -408,7 +419,9 @@ class Climb:
     def _options(self) -> m.Options:
         # The caches of a side are kept for as many processes as may come.
         passes = (m.PassName.COMPILE, m.PassName.TIMING)
-        return replace(self.program.options, passes=passes, rounds=m.MOST_ROUNDS)
+        asked = self.program.options
+        warmup = min(asked.warmup, self._steps - 1)
+        return replace(asked, passes=passes, rounds=m.MOST_ROUNDS, steps=self._steps, warmup=warmup)
 
     def _side(self, label: str, text: str, levers: tuple[Lever, ...] = ()) -> Side:
         folder = self._scratch / f"side-{len(list(self._scratch.glob('side-*')))}"
@@ -437,36 +450,58 @@ class Climb:
     def _say(self, text: str) -> None:
         self._progress.phase(text, None)
 
-    def _ask(
-        self, side: Side, function: str, question: m.Model, options: m.Options
-    ) -> trials.Trial:
-        self.starts += 1
-        if self._again_is_safe:
-            self._renew(side)
-        trial = trials.run(
-            function,
-            question,
-            options=options,
-            scratch=side.folder,
-            caches=children.Caches(
-                folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
-            ),
-            checkout=self._checkout(side),
+    def _ask(self, side: Side, function: str, *questions: m.Model) -> list[trials.Trial]:
+        """Several beside each other, where there is room; one that fails then may have failed for
+        the other one's presence, and runs again by itself."""
+        found: list[trials.Trial] = []
+        caches = children.Caches(
+            folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
         )
-        if trial.interrupted:
+        given: dict[str, Any] = {
+            "options": self.program.options,
+            "scratch": side.folder,
+            "caches": caches,
+            "checkout": self._checkout(side),
+        }
+        if len(questions) > 1 and self._has_room_for_two():
+            self.starts += len(questions)
+            found = trials.run_beside(function, questions, **given)
+        for at, question in enumerate(questions):
+            if any(each.interrupted for each in found):
+                raise KeyboardInterrupt
+            if found[at : at + 1] and found[at].exit.outcome is m.Outcome.OK:
+                continue
+            self.starts += 1
+            if self._again_is_safe:
+                self._renew(side)
+            found[at : at + 1] = [trials.run(function, question, **given)]
+        if any(each.interrupted for each in found):
             raise KeyboardInterrupt
-        return trial
+        return found
 
-    def _keep_results(self, side: Side, name: str) -> str:
-        """Why there are none; empty where they are kept. Each is started once."""
-        if name in self._no_results:
-            return self._no_results[name]
-        self._say(f"{side.label}: its results" + clause(", ", name.removeprefix(side.label)))
-        question = results.Question(
-            folder=str(side.folder), name=name, in_float64=name == "float64"
-        )
-        options = replace(self.program.options, steps=m.FIX_RESULT_STEPS)
-        trial = self._ask(side, results.FUNCTION, question, options)
+    def _has_room_for_two(self) -> bool:
+        """Where what a start writes does not matter to another one."""
+        (run,) = recordings.load(self._recorders[self.as_is.label].folder).runs
+        if self._again_is_safe or not isinstance(run.compile, m.CompilePass):
+            return False
+        return children.has_room_for_two([run.compile.compiling] * children.AT_ONCE)
+
+    def _keep_results(self, side: Side, *names: str) -> str:
+        """Why there are none of the first name; empty where they are kept. Each is started once."""
+        missing = [name for name in names if name not in self._no_results]
+        said = ", ".join(filter(None, (name.removeprefix(side.label) for name in missing)))
+        if missing:
+            self._say(f"{side.label}: its results" + clause(", ", said))
+            questions = [
+                results.Question(str(side.folder), name, in_float64=name == "float64")
+                for name in missing
+            ]
+            found = self._ask(side, results.FUNCTION, *questions)
+            for name, trial in zip(missing, found, strict=True):
+                self._take_results(side, name, trial)
+        return self._no_results[names[0]]
+
+    def _take_results(self, side: Side, name: str, trial: trials.Trial) -> None:
         why = ""
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
             why = f"the program {_words(trial)}"
@@ -476,24 +511,22 @@ class Climb:
             found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
             self._arrays[name] = found or {}
         self._no_results[name] = why
-        return why
 
     def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
-        """And why the program with it left none. A second start of the program as it is, and one in
-        float64, are made for what is not the same bit for bit."""
+        """And why the program with it left none. The first start of the program as it is has left
+        its own; a second one, and one in float64, are made for what is not the same bit for bit."""
         none: results.Arrays = {}
-        lacking = self._keep_results(self.as_is, "as it is")
+        lacking = self._keep_results(self.as_is, self.as_is.label)
         if why := self._keep_results(side, side.label):
             return m.Skipped(why), why
-        found, as_is = (self._arrays.get(name, none) for name in (side.label, "as it is"))
+        found, as_is = (self._arrays.get(name, none) for name in (side.label, self.as_is.label))
         if as_is and results.are_same(found, as_is):
             return m.Results.SAME, ""
-        lacking = lacking or self._keep_results(self.as_is, "again")
+        lacking = lacking or self._keep_results(self.as_is, "again", "float64")
         if not lacking and not as_is:
             lacking = "its steps return nothing that can be compared"
         if lacking:
             return m.Skipped(lacking), ""
-        self._keep_results(self.as_is, "float64")
         again, wide = (self._arrays.get(name, none) for name in ("again", "float64"))
         return results.compared(found, as_is, again, wide), ""
 
@@ -586,16 +619,22 @@ class Climb:
         if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
             return Measured(m.first_skipped(first, second), Decision.OPEN)
         made = pairs_of(first, second, numbers)
+        least = 1.0
+        if not is_last:
+            least -= LEAST_GAIN
+        alone = pairs_of(first, second, (1,))
+        if len(made) == 1 and not is_last and second.pieces.get(numbers[0]):
+            seen = [*alone, *made]
+            if len(seen) == FIRST_PAIRS and all(pair.ratio >= least for pair in seen):
+                said = f"{_ratio(seen[0])} in its first process, {_ratio(seen[1])} in a pair"
+                return Measured(m.Skipped(said), Decision.NONE)
         if len(made) == FIRST_PAIRS:
-            seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
-            said = m.Skipped(f"{seen} in {plural(FIRST_PAIRS, 'pair')}")
-            least = 1.0
-            if not is_last:
-                least -= LEAST_GAIN
+            seen_twice = " and ".join(map(_ratio, made))
+            said = f"{seen_twice} in {plural(FIRST_PAIRS, 'pair')}"
             if all(pair.ratio >= least for pair in made):
-                return Measured(said, Decision.NONE)
+                return Measured(m.Skipped(said), Decision.NONE)
             if not is_last and all(pair.ratio < CLEAR for pair in made):
-                return Measured(said, Decision.SHOWN)
+                return Measured(m.Skipped(said), Decision.SHOWN)
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:
@@ -626,6 +665,10 @@ def _comes_last(lever: Lever, allowed: m.Changes) -> bool:
     """Tell whether its results will keep it out of the patch; what a program computes with workers
     may be the same."""
     return _needs_leave(lever, allowed) and not lever.starts_workers
+
+
+def _ratio(pair: Pair) -> str:
+    return f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}"
 
 
 def _words(trial: trials.Trial) -> str:

@@ -465,7 +465,10 @@ _OTHERS = (
         id="gc-freeze",
         says="keeps the garbage collector from what the module made",
         changes=_NOTHING,
-        wanted=lambda facts: "the collector looks at all that torch and the program made",
+        wanted=_said(
+            lambda facts: facts.collections_late,
+            "the collector looked at all that torch and the program made, also in the last steps",
+        ),
         edit=_edit(_freeze_objects),
     ),
     Lever(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kgprof import model as m
-from kgprof.lab.fix import first_start
+from kgprof.lab.fix import first_start, results
 from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import trials
 from kgprof.record.processes.children import Caches
@@ -88,7 +88,9 @@ def seen(text: str, tmp_path: Path, *args: str, steps: int = 4) -> first_start.S
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     question = first_start.Question(
-        folder=str(copy), free=(str(temporary), str(tmp_path / "scratch"))
+        folder=str(copy),
+        free=(str(temporary), str(tmp_path / "scratch")),
+        results=results.Question(str(tmp_path / "scratch"), "as it is"),
     )
     (tmp_path / "scratch").mkdir()
     extra = {"TMPDIR": str(temporary), "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
@@ -151,7 +153,7 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     facts = seen(EFFECTS, tmp_path, str(tmp_path), steps=1).facts
 
     assert facts is not None
-    assert facts.modules == ("model", "head")
+    assert facts.modules == ("model",)  # a step does not call the other one
     assert facts.compiled_modules == ()
     assert facts.optimizers == (("opt", "AdamW"),)
     assert facts.has_convolution

@@ -304,7 +304,7 @@ def test_copies_are_of_the_tree_as_it_was_when_the_ladder_began(climb: Canned) -
 def test_without_results_only_what_changes_nothing_can_be_kept(
     climb: Canned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(climb, "_keep_results", lambda side, name: "")
+    monkeypatch.setattr(climb, "_keep_results", lambda side, *names: "")
     climb.speeds = {"gc": 0.5, "fused": 0.5}
     levers = [lever("gc", m.Changes.NOTHING), lever("fused")]
 
@@ -420,9 +420,10 @@ def test_results_that_are_the_same_need_no_other_start(
     values = {"as it is": 1.0, "lever": found, "again": again, "float64": 1.0}
     asked = []
 
-    def keep(side: Side, name: str) -> str:
-        asked.append(name)
-        climb._arrays[name] = {"result of step 1:": np.float32([values[name]])}
+    def keep(side: Side, *names: str) -> str:
+        asked.extend(names)
+        found = {name: {"result of step 1:": np.float32([values[name]])} for name in names}
+        climb._arrays.update(found)
         return ""
 
     monkeypatch.setattr(climb, "_keep_results", keep)
