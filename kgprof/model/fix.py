@@ -9,6 +9,7 @@ from kgprof.model.structs import Bounded, Count, Model, Skipped, Tagged
 FIX_SCHEMA_VERSION = 1
 FIX_MINUTES = 10.0
 FIX_RESULT_STEPS = 20
+FIX_GIVEN_UP = "given up"  # begins the reason of a lever whose first process took too long
 
 
 class Changes(StrEnum):

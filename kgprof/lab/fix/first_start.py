@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -33,6 +33,7 @@ from kgprof.workloads import loading
 
 FUNCTION = "kgprof.lab.fix.first_start:look"
 MOST_EFFECTS = 50  # of different ones that are kept
+LEAST_SHARE = 0.01
 _STANDARD = str(Path(os.__file__).parent)  # what is installed lies in a folder below it
 _INSTALLED = ("site-packages", "dist-packages")
 _TRACKER = "multiprocessing/resource_tracker.py"  # starts a process that writes nothing
@@ -99,30 +100,27 @@ def _steps(question: Question, options: m.Options, device: torch.device) -> Seen
     kept = results.Kept(question.results, options.workload)
     count = max(options.steps, m.FIX_RESULT_STEPS)
     half = count // 2
-    frames, graphs, collections = [], [], []
+    early = _counts()
     took_s = []
     has_results = True
     for number in range(count):
         if number == half:
-            frames.append(frames_seen_by_dynamo())
-            graphs.append(_sizes_with_a_graph())
-            collections.append(_full_collections())
+            early = _counts()
         began = time.perf_counter()
         returned = session.step()
         synchronize(device)
         took_s.append(time.perf_counter() - began)
         has_results = has_results and _is_taken(kept, returned)
-    frames.append(frames_seen_by_dynamo())
+    late = _counts()
     modules = results.modules_in(results.names_of_the_module(options.workload))
-    facts = _facts(options, device, modules, returned)
     facts = replace(
-        facts,
-        frames=frames[1],
-        frames_late=frames[1] - frames[0],
-        graphs_late=_sizes_with_a_graph() - graphs[0],
-        collections_late=_full_collections() - collections[0],
+        _facts(options, device, modules, returned),
+        frames=late[0],
+        frames_late=late[0] - early[0],
+        graphs_late=late[1] - early[1],
+        collections_late=late[2] - early[2],
     )
-    if not frames[1]:  # torch.compile would look into a hook, and so may the program
+    if not late[0]:  # torch.compile would look into a hook, and so may the program
         called = _called(modules)
         for _ in range(count - half):
             session.step()
@@ -296,7 +294,7 @@ def _facts(
             for name, one in names.items()
             if isinstance(one, torch.optim.Optimizer)
         ),
-        has_convolution=any(_has_convolution(one) for one in whole.values()),
+        has_convolution=_has_convolutions(whole.values(), parameters),
         has_float32=any(each.dtype is torch.float32 for each in parameters),
         loaders=tuple(_workers()),
         generates=any(hasattr(one, "generation_config") for one in whole.values()),
@@ -315,11 +313,10 @@ def _is_taken(kept: results.Kept, returned: object) -> bool:
     return True
 
 
-def _full_collections() -> int:
-    """How often the garbage collector looked at what has been there for long, from Python 3.14 at a
-    part of it."""
-    oldest = 1 if sys.version_info >= (3, 14) else 2
-    return sum(each["collections"] for each in gc.get_stats()[oldest:])
+def _counts() -> tuple[int, int, int]:
+    """Of frames, of sizes with a CUDA graph, and of the garbage collector's looks at all there
+    is."""
+    return frames_seen_by_dynamo(), _sizes_with_a_graph(), gc.get_stats()[-1]["collections"]
 
 
 def _sizes_with_a_graph() -> int:
@@ -351,10 +348,15 @@ def _is_compiled(one: torch.nn.Module) -> bool:
     return hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
 
 
-def _has_convolution(one: torch.nn.Module) -> bool:
-    """Tell whether a part has weights of four dimensions, which can have the channels last."""
+def _has_convolutions(
+    whole: Iterable[torch.nn.Module], parameters: Iterable[torch.nn.Parameter]
+) -> bool:
+    """Tell whether weights of four dimensions, which can have the channels last, are a part of the
+    parameters worth naming: those that only make patches of an image are not."""
     kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
-    return any(isinstance(child, kinds) for child in one.modules())
+    parts = (part for one in whole for part in one.modules() if isinstance(part, kinds))
+    weights = sum(part.weight.numel() for part in parts)
+    return weights > LEAST_SHARE * sum(each.numel() for each in parameters)
 
 
 def _requires_gradient(returned: object) -> bool:

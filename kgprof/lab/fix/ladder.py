@@ -50,6 +50,8 @@ MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 # After so many a lever without a gain is given up, and one with a clear one kept.
 FIRST_PAIRS = 2
 CLEAR = 0.9
+LITTLE = 0.94  # where that is left after a look, it is given no more pairs
+TIME_UP = "the time was up (--minutes)"
 IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
@@ -157,6 +159,7 @@ class Climb:
         self._no_results: dict[str, str] = {}  # of each start for them: why it left none
         self._took_s = 0.0  # of the last lever, without the starts for its results
         self._steps = program.options.steps  # that a process takes at a time
+        self._first_s = 0.0  # that the first process of the program as it is took
         self._changed = ""  # what was kept and changed the results, as it was allowed to
 
     @property
@@ -238,8 +241,10 @@ class Climb:
                 "name a function that makes one step",
             )
         (self.key,) = plan.runs
+        began = time.monotonic()
         if why := self._record(side):
             raise WorkloadError(f"{asked.workload} as it is: {why}")
+        self._first_s = time.monotonic() - began
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
@@ -257,7 +262,7 @@ class Climb:
             if text is None:
                 later.append(lever)
             elif time.monotonic() + self._took_s > self._until:
-                self._leave_out(lever, "the time was up (--minutes)", is_open=True)
+                self._leave_out(lever, TIME_UP, is_open=True)
             elif self._changed and lever.changes is not m.Changes.MEANING:
                 why = f"{self._changed} has changed the results: begin again with its patch applied"
                 self._leave_out(lever, why, is_open=True)
@@ -267,7 +272,10 @@ class Climb:
                     self._try(lever, text, allowed)
                 except KeyboardInterrupt:
                     for each in (lever, *waiting):
-                        self._leave_out(each, "it was interrupted", is_open=True)
+                        is_wanted = bool(each.wanted(self.facts))
+                        self._leave_out(
+                            each, "it was interrupted", is_open=True, is_wanted=is_wanted
+                        )
                     raise
                 if self.kept is not before:
                     waiting = [*later, *waiting]
@@ -332,7 +340,7 @@ class Climb:
                 gain=measured.gain,
                 why=why,
                 needs_leave=needs_leave,
-                is_open=measured.decision is Decision.OPEN,
+                is_open=measured.decision is Decision.OPEN or why == TIME_UP,
             )
         )
 
@@ -451,7 +459,7 @@ class Climb:
         self._progress.phase(text, None)
 
     def _ask(self, side: Side, function: str, *questions: m.Model) -> list[trials.Trial]:
-        """Several beside each other, where there is room; one that fails then may have failed for
+        """Several beside each other, unless each has a new copy; one that fails may have failed for
         the other one's presence, and runs again by itself."""
         found: list[trials.Trial] = []
         caches = children.Caches(
@@ -463,7 +471,7 @@ class Climb:
             "caches": caches,
             "checkout": self._checkout(side),
         }
-        if len(questions) > 1 and self._has_room_for_two():
+        if len(questions) > 1 and not self._again_is_safe:
             self.starts += len(questions)
             found = trials.run_beside(function, questions, **given)
         for at, question in enumerate(questions):
@@ -478,13 +486,6 @@ class Climb:
         if any(each.interrupted for each in found):
             raise KeyboardInterrupt
         return found
-
-    def _has_room_for_two(self) -> bool:
-        """Where what a start writes does not matter to another one."""
-        (run,) = recordings.load(self._recorders[self.as_is.label].folder).runs
-        if self._again_is_safe or not isinstance(run.compile, m.CompilePass):
-            return False
-        return children.has_room_for_two([run.compile.compiling] * children.AT_ONCE)
 
     def _keep_results(self, side: Side, *names: str) -> str:
         """Why there are none of the first name; empty where they are kept. Each is started once."""
@@ -522,6 +523,8 @@ class Climb:
         found, as_is = (self._arrays.get(name, none) for name in (side.label, self.as_is.label))
         if as_is and results.are_same(found, as_is):
             return m.Results.SAME, ""
+        if as_is and side.works_on:  # which draw other numbers: that is no question of rounding
+            return m.Results.DIFFERENT, ""
         lacking = lacking or self._keep_results(self.as_is, "again", "float64")
         if not lacking and not as_is:
             lacking = "its steps return nothing that can be compared"
@@ -538,9 +541,15 @@ class Climb:
         plan = replace(self._plan, variables={**self._plan.variables, **self._variables(side)})
         output = side.folder / "measured"
         output.mkdir()
+        options = self._options
+        patience_s = min((each.patience_s for each in side.levers[-1:]), default=math.inf)
+        limit_s = self._first_s + patience_s
+        if math.isinf(limit_s) and side.levers:
+            limit_s = max(self._until - time.monotonic(), self._first_s)
+        limit_s = min(limit_s, options.timeout_s)
         making = Recorder(
             output / layout.FOLDER,
-            self._options,
+            replace(options, timeout_s=limit_s),
             plan,
             self.as_is.folder,  # with the caches of all sides
             self._progress,
@@ -554,6 +563,10 @@ class Climb:
                 return "it was not timed"
             return ""
         (run,) = recordings.load(making.folder).runs
+        if run.exit.outcome is m.Outcome.TIMED_OUT and limit_s < options.timeout_s:
+            if math.isinf(patience_s):
+                return TIME_UP
+            return f"{m.FIX_GIVEN_UP}: its first process did not end in {limit_s:.0f} s"
         return f"the program {run.exit.words}"
 
     def _compared(
@@ -590,6 +603,8 @@ class Climb:
             measured = self._decided(one, other, numbers, is_last=is_last)
             if measured.decision is not Decision.OPEN or not ended_well:
                 break
+            if not is_last and isinstance(measured.gain, m.Gain) and measured.gain.ratio > LITTLE:
+                break  # others may gain more
         return measured
 
     def _measured_pair(self, sides: tuple[Recorder, Recorder], *, alone: bool) -> bool:
@@ -604,12 +619,15 @@ class Climb:
         (run,) = recordings.load(of.folder).runs
         found = m.known(times.samples(times.RunTimes.of(run), times.PER_STEP))
         # Alone means beside workers: most steps find a batch, and the others wait for all of them.
-        alone = {
+        # So it is with steps of which some compile, or record a CUDA graph.
+        is_uneven = self.facts.graphs_late or self.facts.frames_late
+        means = {
             number: statistics.fmean(each.timing.every_us)
             for number, each in run.timed_rounds.items()
-            if not each.timing.slice_steps
+            if is_uneven or not each.timing.slice_steps
         }
-        return replace(found, rounds={**found.rounds, **alone})
+        pieces = {number: each for number, each in found.pieces.items() if number not in means}
+        return replace(found, rounds={**found.rounds, **means}, pieces=pieces)
 
     def _decided(
         self, one: Recorder, other: Recorder, numbers: range, *, is_last: bool
@@ -622,15 +640,14 @@ class Climb:
         least = 1.0
         if not is_last:
             least -= LEAST_GAIN
+        in_turn = second.pieces.get(numbers[0])
         alone = pairs_of(first, second, (1,))
-        if len(made) == 1 and not is_last and second.pieces.get(numbers[0]):
-            seen = [*alone, *made]
-            if len(seen) == FIRST_PAIRS and all(pair.ratio >= least for pair in seen):
-                said = f"{_ratio(seen[0])} in its first process, {_ratio(seen[1])} in a pair"
+        if alone and len(made) == 1 and in_turn and not is_last:
+            said = f"{_ratio(alone[0])} in its first process, {_ratio(made[0])} in a pair"
+            if all(pair.ratio >= least for pair in (*alone, *made)):
                 return Measured(m.Skipped(said), Decision.NONE)
         if len(made) == FIRST_PAIRS:
-            seen_twice = " and ".join(map(_ratio, made))
-            said = f"{seen_twice} in {plural(FIRST_PAIRS, 'pair')}"
+            said = " and ".join(map(_ratio, made)) + f" in {plural(FIRST_PAIRS, 'pair')}"
             if all(pair.ratio >= least for pair in made):
                 return Measured(m.Skipped(said), Decision.NONE)
             if not is_last and all(pair.ratio < CLEAR for pair in made):

@@ -455,13 +455,6 @@ _OTHERS = (
         edit=_edit(_threads),
     ),
     Lever(
-        id="max-autotune-no-cudagraphs",
-        says="tries several kernels for each matrix product, and keeps the fastest",
-        changes=_ROUNDING,
-        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
-        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
-    ),
-    Lever(
         id="gc-freeze",
         says="keeps the garbage collector from what the module made",
         changes=_NOTHING,
@@ -477,5 +470,13 @@ _OTHERS = (
         changes=_ROUNDING,
         wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
         edit=_edit(_once, "torch._inductor.config.freezing", " = True"),
+    ),
+    Lever(
+        id="max-autotune-no-cudagraphs",
+        says="tries several kernels for each matrix product, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
+        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
+        patience_s=60.0,
     ),
 )

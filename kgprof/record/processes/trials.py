@@ -68,19 +68,10 @@ def run(
     return msgspec.structs.replace(found, time_up=timed_out and left_s < options.timeout_s)
 
 
-def run_beside(
-    function: str,
-    questions: Sequence[m.Model],
-    *,
-    options: m.Options,
-    scratch: Path,
-    caches: children.Caches,
-    checkout: Checkout | None = None,
-) -> list[Trial]:
+def run_beside(function: str, questions: Sequence[m.Model], **given: Any) -> list[Trial]:
     """Ask as ``run`` does, two at a time. After a signal there may be fewer answers."""
-    starts = [_start(function, each, options, scratch, caches, checkout) for each in questions]
-    ended = children.run_beside(starts)
-    return [_trial(given, one) for given, one in zip(starts, ended, strict=False)]
+    starts = [_start(function, each, **given) for each in questions]
+    return list(map(_trial, starts, children.run_beside(starts)))
 
 
 def _start(
