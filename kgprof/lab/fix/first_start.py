@@ -11,7 +11,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,7 @@ from kgprof.workloads import loading
 
 FUNCTION = "kgprof.lab.fix.first_start:look"
 MOST_EFFECTS = 50  # of different ones that are kept
-LEAST_SHARE = 0.01
+LEAST_SHARE, OF_IMAGES = 0.01, 4
 _STANDARD = str(Path(os.__file__).parent)  # what is installed lies in a folder below it
 _INSTALLED = ("site-packages", "dist-packages")
 _TRACKER = "multiprocessing/resource_tracker.py"  # starts a process that writes nothing
@@ -294,7 +294,7 @@ def _facts(
             for name, one in names.items()
             if isinstance(one, torch.optim.Optimizer)
         ),
-        has_convolution=_has_convolutions(whole.values(), parameters),
+        has_convolution=_has_convolutions(parameters),
         has_float32=any(each.dtype is torch.float32 for each in parameters),
         loaders=tuple(_workers()),
         generates=any(hasattr(one, "generation_config") for one in whole.values()),
@@ -348,14 +348,10 @@ def _is_compiled(one: torch.nn.Module) -> bool:
     return hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
 
 
-def _has_convolutions(
-    whole: Iterable[torch.nn.Module], parameters: Iterable[torch.nn.Parameter]
-) -> bool:
+def _has_convolutions(parameters: Collection[torch.nn.Parameter]) -> bool:
     """Tell whether weights of four dimensions, which can have the channels last, are a part of the
     parameters worth naming: those that only make patches of an image are not."""
-    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
-    parts = (part for one in whole for part in one.modules() if isinstance(part, kinds))
-    weights = sum(part.weight.numel() for part in parts)
+    weights = sum(each.numel() for each in parameters if each.dim() == OF_IMAGES)
     return weights > LEAST_SHARE * sum(each.numel() for each in parameters)
 
 

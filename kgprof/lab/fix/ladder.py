@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
-from kgprof.judge import InTurn, Pair, Samples, judge, looks, paired, pairs_of
+from kgprof.judge import InTurn, Samples, judge, looks, paired, pairs_of
 from kgprof.lab.fix import first_start, results
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.patch import lines_changed, patch_of
@@ -45,7 +45,6 @@ LEAST_GAIN = 0.03
 # A process takes steps for so long at a time, five times, but at least so many.
 GROUP_S = 0.4
 FEWEST_STEPS = 4
-LEAST_S = 1e-6
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 # After so many a lever without a gain is given up, and one with a clear one kept.
 FIRST_PAIRS = 2
@@ -157,9 +156,7 @@ class Climb:
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
         self._no_results: dict[str, str] = {}  # of each start for them: why it left none
-        self._took_s = 0.0  # of the last lever, without the starts for its results
         self._steps = program.options.steps  # that a process takes at a time
-        self._first_s = 0.0  # that the first process of the program as it is took
         self._changed = ""  # what was kept and changed the results, as it was allowed to
 
     @property
@@ -182,7 +179,7 @@ class Climb:
             free=(str(side.temporary), str(self._scratch)),
             results=results.Question(str(side.folder), side.label),
         )
-        (trial,) = self._ask(side, first_start.FUNCTION, question)
+        [trial] = self._ask(side, first_start.FUNCTION, question)
         if trial.failed is not None and trial.failed.exit_code == EXIT_USAGE:
             raise UsageError(trial.failed.message, trial.failed.hint)
         if trial.answer is None:
@@ -208,7 +205,8 @@ class Climb:
             )
         if seen.has_results:
             self._take_results(side, side.label, trial)
-        fewer = max(FEWEST_STEPS, round(GROUP_S / max(seen.step_s, LEAST_S)))
+        warm = self.program.options.warmup + 1
+        fewer = max(FEWEST_STEPS, warm, round(GROUP_S / seen.step_s))
         self._steps = min(self._steps, fewer)
         return seen.facts, effects
 
@@ -241,10 +239,8 @@ class Climb:
                 "name a function that makes one step",
             )
         (self.key,) = plan.runs
-        began = time.monotonic()
         if why := self._record(side):
             raise WorkloadError(f"{asked.workload} as it is: {why}")
-        self._first_s = time.monotonic() - began
         settings, _ = recordings.named_settings(self._recorders[side.label].folder, self.key)
         named = tuple((each.name, each.value) for each in settings)
         self.facts = replace(facts, settings=named)
@@ -261,7 +257,7 @@ class Climb:
             text = self._edited(lever)
             if text is None:
                 later.append(lever)
-            elif time.monotonic() + self._took_s > self._until:
+            elif time.monotonic() > self._until:
                 self._leave_out(lever, TIME_UP, is_open=True)
             elif self._changed and lever.changes is not m.Changes.MEANING:
                 why = f"{self._changed} has changed the results: begin again with its patch applied"
@@ -306,7 +302,6 @@ class Climb:
 
     def _try(self, lever: Lever, text: str, allowed: m.Changes) -> None:
         before = self.kept
-        began = time.monotonic()
         side = self._side(lever.id, text, (*before.levers, lever))
         became: m.Results | m.Skipped = m.Skipped("it was not shown to help")
         measured = Measured(m.Skipped("it was not timed"), Decision.SLOWER)
@@ -315,7 +310,6 @@ class Climb:
         if not why:
             measured = self._compared(before, side)
             why = measured.why
-        self._took_s = time.monotonic() - began
         if not why:
             became, why = self._results_of(side)
         if not why:
@@ -374,7 +368,7 @@ class Climb:
         if len(self.kept.levers) < 2:
             return
         for lever in self.kept.levers:
-            if time.monotonic() + self._took_s > self._until:
+            if time.monotonic() > self._until:
                 return
             rest = tuple(each for each in self.kept.levers if each is not lever)
             text = self._text_of(rest)
@@ -383,7 +377,7 @@ class Climb:
             side = self._side(f"without {lever.id}", text, rest)
             if self._record(side):
                 continue
-            measured = self._compared(side, self.kept, until=math.inf)
+            measured = self._compared(side, self.kept)
             at = next(n for n, each in enumerate(self.trials) if each.lever == lever.id)
             known = measured.gain if isinstance(measured.gain, m.Gain) else None
             self.trials[at] = replace(self.trials[at], without=known)
@@ -413,7 +407,7 @@ class Climb:
             why = why or next(filter(None, refused), "")
         if why:
             return Ending("", m.Skipped(why), became)
-        gain, decision = self._compared(self.as_is, side, until=math.inf, is_last=True)
+        gain, decision = self._compared(self.as_is, side, is_last=True)
         if decision is Decision.SHOWN:
             return Ending(patch, gain, became)
         if isinstance(gain, m.Gain):
@@ -427,9 +421,7 @@ class Climb:
     def _options(self) -> m.Options:
         # The caches of a side are kept for as many processes as may come.
         passes = (m.PassName.COMPILE, m.PassName.TIMING)
-        asked = self.program.options
-        warmup = min(asked.warmup, self._steps - 1)
-        return replace(asked, passes=passes, rounds=m.MOST_ROUNDS, steps=self._steps, warmup=warmup)
+        return replace(self.program.options, passes=passes, rounds=m.MOST_ROUNDS, steps=self._steps)
 
     def _side(self, label: str, text: str, levers: tuple[Lever, ...] = ()) -> Side:
         folder = self._scratch / f"side-{len(list(self._scratch.glob('side-*')))}"
@@ -543,9 +535,9 @@ class Climb:
         output.mkdir()
         options = self._options
         patience_s = min((each.patience_s for each in side.levers[-1:]), default=math.inf)
-        limit_s = self._first_s + patience_s
-        if math.isinf(limit_s) and side.levers:
-            limit_s = max(self._until - time.monotonic(), self._first_s)
+        limit_s = patience_s
+        if math.isinf(patience_s) and side.levers:
+            limit_s = max(self._until - time.monotonic(), 1.0)
         limit_s = min(limit_s, options.timeout_s)
         making = Recorder(
             output / layout.FOLDER,
@@ -558,7 +550,9 @@ class Climb:
         )
         store.create(making.folder, making.header)
         self._recorders[side.label] = making
-        if making.measure(self.key):
+        ended_well = making.measure(self.key)
+        making.header = replace(making.header, options=options)
+        if ended_well:
             if making.timing(self.key) is None:
                 return "it was not timed"
             return ""
@@ -569,11 +563,9 @@ class Climb:
             return f"{m.FIX_GIVEN_UP}: its first process did not end in {limit_s:.0f} s"
         return f"the program {run.exit.words}"
 
-    def _compared(
-        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
-    ) -> Measured:
-        """The time of ``after`` over that of ``before``; no pair is begun after both ends.
-        ``is_last``: what is seen is stated as the gain, and not measured once more."""
+    def _compared(self, before: Side, after: Side, *, is_last: bool = False) -> Measured:
+        """The time of ``after`` over that of ``before``. ``is_last``: what is seen is stated as the
+        gain, and not measured once more; only then a pair is begun after the time is up."""
         one = self._recorders[before.label]
         other = self._recorders[after.label]
         first = self._times(one)
@@ -588,7 +580,7 @@ class Climb:
         begun = self._number
         measured = Measured(m.Skipped("there was no time for a pair"), Decision.OPEN)
         for made in range(1, MOST_PAIRS + 1):
-            if time.monotonic() > max(self._until, until):
+            if time.monotonic() > self._until and not is_last:
                 break
             self._number += 1
             self.starts += 2
@@ -640,23 +632,21 @@ class Climb:
         least = 1.0
         if not is_last:
             least -= LEAST_GAIN
-        in_turn = second.pieces.get(numbers[0])
-        alone = pairs_of(first, second, (1,))
-        if alone and len(made) == 1 and in_turn and not is_last:
-            said = f"{_ratio(alone[0])} in its first process, {_ratio(made[0])} in a pair"
-            if all(pair.ratio >= least for pair in (*alone, *made)):
-                return Measured(m.Skipped(said), Decision.NONE)
-        if len(made) == FIRST_PAIRS:
-            said = " and ".join(map(_ratio, made)) + f" in {plural(FIRST_PAIRS, 'pair')}"
-            if all(pair.ratio >= least for pair in made):
-                return Measured(m.Skipped(said), Decision.NONE)
-            if not is_last and all(pair.ratio < CLEAR for pair in made):
-                return Measured(m.Skipped(said), Decision.SHOWN)
+        seen, where = made, f"in {plural(FIRST_PAIRS, 'pair')}"
+        if len(made) == 1 and second.pieces.get(numbers[0]) and not is_last:
+            seen, where = pairs_of(first, second, (1, *numbers)), "in its first process and a pair"
+        if len(seen) == FIRST_PAIRS:
+            ratios = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in seen)
+            said = m.Skipped(f"{ratios} {where}")
+            if all(pair.ratio >= least for pair in seen):
+                return Measured(said, Decision.NONE)
+            if seen is made and not is_last and all(pair.ratio < CLEAR for pair in made):
+                return Measured(said, Decision.SHOWN)
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:
-            seen = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
-            return Measured(m.Skipped(f"too few pairs to decide: {seen}"), Decision.OPEN)
+            few = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
+            return Measured(m.Skipped(f"too few pairs to decide: {few}"), Decision.OPEN)
         gain = m.Gain(ratio=found.ratio, low=found.low, high=found.high, pairs=len(made))
         return Measured(gain, decision_of(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
 
@@ -682,10 +672,6 @@ def _comes_last(lever: Lever, allowed: m.Changes) -> bool:
     """Tell whether its results will keep it out of the patch; what a program computes with workers
     may be the same."""
     return _needs_leave(lever, allowed) and not lever.starts_workers
-
-
-def _ratio(pair: Pair) -> str:
-    return f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}"
 
 
 def _words(trial: trials.Trial) -> str:

@@ -22,5 +22,5 @@ class Lever(m.Model):
     edit: Callable[[str, m.StepFacts], str | None]
     # what these do goes on while another process has its turn
     starts_workers: bool = False
-    # it is given up where its first process takes so much longer than that of the program as it is
+    # it is given up where its first process takes longer
     patience_s: float = math.inf

@@ -477,6 +477,6 @@ _OTHERS = (
         changes=_ROUNDING,
         wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
         edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
-        patience_s=60.0,
+        patience_s=75.0,
     ),
 )

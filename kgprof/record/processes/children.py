@@ -395,7 +395,7 @@ class _Child:
         of_program = job.task not in OF_FUNCTIONS and programs.is_program(job.options.workload)
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if of_program else (["-P", "-c"], BOOTSTRAP)
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
-        folder = None if job.checkout is None else job.checkout.folder
+        folder = "." if job.checkout is None else job.checkout.folder
         is_users = job.task is Task.SCRIPT and not job.is_rerun
         with standard_input.opened(job.input_copy, is_users=is_users) as stdin:
             if job.task in FORKED and home == str(HOME):

@@ -195,11 +195,11 @@ def forked(
     files: tuple[int, int],
     signals: Signals,
     compiles: bool,
-    folder: str | None = None,
+    folder: str,
 ) -> tuple[Forked, bytes] | None:
     """A child, and what was printed before it began; None where it has to be started as a new
     process. ``command`` starts the server if there is none; ``files``: the child's descriptors for
-    its events and of its standard input; ``folder``: in which it runs, None: the server's."""
+    its events and of its standard input; ``folder``: in which it runs."""
     if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
         return None
     reading, writing = os.pipe()
@@ -327,8 +327,7 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
     os.environ.clear()
     os.environ.update(order["environment"])
     tempfile.tempdir = None  # the server's
-    if order["folder"] is not None:
-        os.chdir(order["folder"])
+    os.chdir(order["folder"])
     if "torch._inductor.config" in sys.modules:
         from torch._inductor import config
 

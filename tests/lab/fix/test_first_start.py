@@ -7,6 +7,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.lab.fix import first_start, results
+from kgprof.reading import recordings
 from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import trials
 from kgprof.record.processes.children import Caches
@@ -163,6 +164,9 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     assert sorted(facts.loaders) == [0, 2]
     assert not facts.generates
     assert facts.graphs_late == 0
+    kept = recordings.read_result(tmp_path / "scratch", m.RunKey("as it is", m.AS_IS))
+    assert kept is not None
+    assert {f"result of step {m.FIX_RESULT_STEPS}:", "parameter model.0.weight"} <= kept.keys()
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
@@ -177,6 +181,31 @@ def test_what_torch_writes_in_order_to_compile_is_no_effect(tmp_path: Path, back
     assert found.facts.frames > 0
     assert found.facts.frames_late == 0
     assert not found.facts.returns_gradient
+
+
+def test_what_cannot_be_kept_is_left_to_a_start_for_the_results(tmp_path: Path) -> None:
+    text = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.Linear(40, 40))
+
+
+class Returned(list):
+    def __iter__(self):
+        raise ValueError
+
+
+def step():
+    model[0](torch.ones(1, 1, 2, 2))
+    return Returned()
+"""
+
+    found = seen(text, tmp_path)
+
+    assert found.facts is not None
+    assert not found.has_results
+    assert found.step_s > 0
+    assert not found.facts.has_convolution  # 2 of 1,644 parameters
 
 
 def test_a_name_that_is_no_utf8_does_not_come_to_the_program(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import math
 import random
 import subprocess
 import sys
@@ -801,6 +802,14 @@ CUDA = {"device": "cuda"}
 TRAINS = {"optimizers": (("opt", "SGD"), ("other", "RMSprop"))}
 ONE_THREAD = {"one-thread"}
 BOTH = {"has_convolution": True, "has_float32": True}
+
+
+def test_what_compiles_for_long_comes_last_and_is_given_up() -> None:
+    *others, last = levers(m.StepFacts(**FACTS))
+
+    assert last.id == "max-autotune-no-cudagraphs"
+    assert last.patience_s < 100
+    assert all(each.patience_s == math.inf for each in others)
 
 
 @pytest.mark.parametrize(
