@@ -130,7 +130,9 @@ def test_a_child_of_another_folder_runs_in_it(plans: Plans, tmp_path: Path) -> N
     folder = tmp_path / "copy"
     folder.mkdir()
     with one_server.imports_shared():
-        ended = plans.run(FACTS, checkout=Checkout(folder=str(folder)), extra={"TMPDIR": str(folder)})
+        ended = plans.run(
+            FACTS, checkout=Checkout(folder=str(folder)), extra={"TMPDIR": str(folder)}
+        )
 
     assert ended.exit.outcome is Outcome.OK
     ((_, began, facts),) = plans.facts
