@@ -28,6 +28,7 @@ from kgprof.record import default_folder
 from kgprof.record.files import foreign
 from kgprof.record.ground import store
 from kgprof.record.ground.scratch import scratch_folder
+from kgprof.record.processes import fork_server
 from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 
@@ -60,6 +61,7 @@ def fixed(
     with (
         making(output, [file], context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
+        fork_server.imports_shared(),
         context.progress() as phases,
     ):
         text = _text_of(file, original)

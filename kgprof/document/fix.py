@@ -79,6 +79,8 @@ def _but(found: m.Fix) -> Iterator[str]:
         if each.results in different and not (each.kept or each.needs_leave)
     ]
     yield clause("; faster, but its results differ or cannot be compared: ", ", ".join(others))
+    slow = [each.lever for each in found.trials if each.why.startswith(m.FIX_GIVEN_UP)]
+    yield clause("; given up, for its first process took long: ", ", ".join(slow))
     placeless = [each.lever for each in found.not_tried if each.is_wanted]
     yield clause("; no place in the file, or in it already: ", ", ".join(placeless))
 

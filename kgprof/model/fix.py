@@ -9,6 +9,7 @@ from kgprof.model.structs import Bounded, Count, Model, Skipped, Tagged
 FIX_SCHEMA_VERSION = 1
 FIX_MINUTES = 10.0
 FIX_RESULT_STEPS = 20
+FIX_GIVEN_UP = "given up"  # begins the reason of a lever whose first process took too long
 
 
 class Changes(StrEnum):
@@ -55,6 +56,7 @@ class StepFacts(Tagged):
     frames: Count = 0  # functions that torch compiled
     frames_late: Count = 0  # of them in the second half of the steps
     graphs_late: Count = 0  # functions and sizes that a CUDA graph was recorded for in that half
+    collections_late: Count = 0  # by Python's collector, of old objects too, in that half
     loaders: tuple[Count, ...] = ()  # how many workers each DataLoader has that could have some
     generates: bool = False  # a model of transformers that makes text
     has_convolution: bool = False

@@ -99,6 +99,14 @@ PATCHED = replace(
             "the file, or in it already: gc-freeze",
         ),
         (
+            replace(
+                NOTHING, trials=(replace(IDLE, why="given up: its first process did not end"),)
+            ),
+            m.VerdictStatus.OK,
+            "nothing to do: none of 1 lever tried was kept; given up, for its first process took "
+            f"long: {IDLE.lever}",
+        ),
+        (
             replace(NOTHING, trials=(KEPT,), gain=m.Skipped("no gain was seen")),
             m.VerdictStatus.INCONCLUSIVE,
             "not decided: measured again, the patch was not shown to help (no gain was seen)",

@@ -5,10 +5,13 @@ connection and every process, also in forked workers. Native code raises no audi
 (``torch.save(obj, "w.pt")`` raises none), so the folder is compared as well (``trees``).
 """
 
+import gc
 import os
+import statistics
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -21,14 +24,16 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from kgprof import model as m
 from kgprof.lab import referee
+from kgprof.lab.fix import results
 from kgprof.record.ground.environment import choose_device
 from kgprof.record.ground.run import seed_everything
-from kgprof.record.passes.timing import frames_seen_by_dynamo
+from kgprof.record.passes.timing import frames_seen_by_dynamo, synchronize
 from kgprof.record.processes.trials import Write
 from kgprof.workloads import loading
 
 FUNCTION = "kgprof.lab.fix.first_start:look"
 MOST_EFFECTS = 50  # of different ones that are kept
+LEAST_SHARE, OF_IMAGES = 0.01, 4
 _STANDARD = str(Path(os.__file__).parent)  # what is installed lies in a folder below it
 _INSTALLED = ("site-packages", "dist-packages")
 _TRACKER = "multiprocessing/resource_tracker.py"  # starts a process that writes nothing
@@ -60,6 +65,7 @@ class Question(m.Model, kw_only=False):
 
     folder: str
     free: tuple[str, ...]  # folders in which whatever is written is thrown away
+    results: results.Question  # what the steps return is kept, too
 
 
 class Seen(m.Model, kw_only=False):
@@ -67,6 +73,8 @@ class Seen(m.Model, kw_only=False):
 
     effects: tuple[m.Effect, ...]
     facts: m.StepFacts | None = None
+    step_s: float = 0.0  # the median of the second half
+    has_results: bool = False
 
 
 def look(question_json: bytes, options: m.Options, write: Write) -> None:
@@ -76,36 +84,48 @@ def look(question_json: bytes, options: m.Options, write: Write) -> None:
     device = choose_device(options.device)
     seed_everything(options.seed)
     effects.listen()
-    facts = None
+    seen = Seen(())
     try:
-        # as the starts for the results draw them, which find what is compiled here
         with torch._inductor.config.patch(fallback_random=True):
-            facts = _steps(options, device)
+            seen = _steps(question, options, device)
     finally:
         effects.ends()
-        write(Seen(effects.found(), facts))
+        write(replace(seen, effects=effects.found()))
 
 
-def _steps(options: m.Options, device: torch.device) -> m.StepFacts:
+def _steps(question: Question, options: m.Options, device: torch.device) -> Seen:
     workload = loading.load(options.workload, options.workload_args, options.seed)
     (key,) = workload.default_runs(device)[:1]
     session = workload.prepare(key, device)
-    half = max(1, options.steps // 2)
-    returned = None
-    for _ in range(half):
+    kept = results.Kept(question.results, options.workload)
+    count = max(options.steps, m.FIX_RESULT_STEPS)
+    half = count // 2
+    early = _counts()
+    took_s = []
+    has_results = True
+    for number in range(count):
+        if number == half:
+            early = _counts()
+        began = time.perf_counter()
         returned = session.step()
-    by_half = frames_seen_by_dynamo()
-    graphs = _sizes_with_a_graph()
-    modules = modules_in(names_of_the_module(options.workload))
-    called = set(modules)
-    if options.steps > half and not by_half:  # torch.compile would look into a hook
+        synchronize(device)
+        took_s.append(time.perf_counter() - began)
+        has_results = has_results and _is_taken(kept, returned)
+    late = _counts()
+    modules = results.modules_in(results.names_of_the_module(options.workload))
+    facts = replace(
+        _facts(options, device, modules, returned),
+        frames=late[0],
+        frames_late=late[0] - early[0],
+        graphs_late=late[1] - early[1],
+        collections_late=late[2] - early[2],
+    )
+    if not late[0]:  # torch.compile would look into a hook, and so may the program
         called = _called(modules)
-    for _ in range(options.steps - half):
-        returned = session.step()
-    modules = {name: one for name, one in modules.items() if name in called}
-    late = frames_seen_by_dynamo() - by_half
-    facts = _facts(options, device, modules, returned, by_half + late, late)
-    return replace(facts, graphs_late=_sizes_with_a_graph() - graphs)
+        for _ in range(count - half):
+            session.step()
+        facts = replace(facts, modules=tuple(name for name in modules if name in called))
+    return Seen((), facts, statistics.median(took_s[half:]), has_results)
 
 
 class Effects:
@@ -261,10 +281,8 @@ def _facts(
     device: torch.device,
     whole: Mapping[str, torch.nn.Module],
     returned: object,
-    frames: int,
-    late: int,
 ) -> m.StepFacts:
-    names = names_of_the_module(options.workload)
+    names = results.names_of_the_module(options.workload)
     parameters = [each for one in whole.values() for each in one.parameters()]
     return m.StepFacts(
         device=device.type,
@@ -276,9 +294,7 @@ def _facts(
             for name, one in names.items()
             if isinstance(one, torch.optim.Optimizer)
         ),
-        frames=frames,
-        frames_late=late,
-        has_convolution=any(_has_convolution(one) for one in whole.values()),
+        has_convolution=_has_convolutions(parameters),
         has_float32=any(each.dtype is torch.float32 for each in parameters),
         loaders=tuple(_workers()),
         generates=any(hasattr(one, "generation_config") for one in whole.values()),
@@ -286,6 +302,21 @@ def _facts(
         threads=torch.get_num_threads(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
     )
+
+
+def _is_taken(kept: results.Kept, returned: object) -> bool:
+    """What cannot be kept is told by a start for the results alone."""
+    try:
+        kept.take(returned)
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+def _counts() -> tuple[int, int, int]:
+    """Of frames, of sizes with a CUDA graph, and of the garbage collector's looks at all there
+    is."""
+    return frames_seen_by_dynamo(), _sizes_with_a_graph(), gc.get_stats()[-1]["collections"]
 
 
 def _sizes_with_a_graph() -> int:
@@ -304,53 +335,24 @@ def _workers() -> Iterator[int]:
         yield from (each.num_workers for each in loaders)
 
 
-def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:
-    """Those with parameters that are part of no other one there."""
-    modules = {name: one for name, one in names.items() if isinstance(one, torch.nn.Module)}
-    return {
-        name: one
-        for name, one in modules.items()
-        if not _is_part(one, modules) and next(one.parameters(), None) is not None
-    }
-
-
 def _called(modules: Mapping[str, torch.nn.Module]) -> set[str]:
-    """The names of those whose ``forward`` runs from now on, as far as it has."""
+    """The names of those whose ``forward`` runs from now on, as far as it has. With a hook torch
+    may compute in another way."""
     names: set[str] = set()
     for name, one in modules.items():
         one.register_forward_pre_hook(lambda *_, name=name: names.add(name))
     return names
 
 
-def names_of_the_module(workload: str) -> dict[str, object]:
-    """The names of the module that the workload is in, each object under its first one."""
-    target = loading.find(workload)
-    if target is None:
-        return {}
-    module = sys.modules.get(target.module)
-    for found in tuple(sys.modules.values()):
-        file = getattr(found, "__file__", None)
-        if target.file is not None and file and Path(file) == target.file:
-            module = found
-    by_id: dict[int, str] = {}
-    for name, value in vars(module).items() if module is not None else ():
-        by_id.setdefault(id(value), name)
-    return {name: vars(module)[name] for name in by_id.values()}
-
-
-def _is_part(one: torch.nn.Module, others: dict[str, torch.nn.Module]) -> bool:
-    wholes = [other for other in others.values() if other is not one]
-    return any(one is child for other in wholes for child in other.modules())
-
-
 def _is_compiled(one: torch.nn.Module) -> bool:
     return hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
 
 
-def _has_convolution(one: torch.nn.Module) -> bool:
-    """Tell whether a part has weights of four dimensions, which can have the channels last."""
-    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
-    return any(isinstance(child, kinds) for child in one.modules())
+def _has_convolutions(parameters: Collection[torch.nn.Parameter]) -> bool:
+    """Tell whether weights of four dimensions, which can have the channels last, are a part of the
+    parameters worth naming: those that only make patches of an image are not."""
+    weights = sum(each.numel() for each in parameters if each.dim() == OF_IMAGES)
+    return weights > LEAST_SHARE * sum(each.numel() for each in parameters)
 
 
 def _requires_gradient(returned: object) -> bool:

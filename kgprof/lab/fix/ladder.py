@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -42,10 +42,15 @@ from kgprof.record.processes.recorder import Recorder
 from kgprof.wording import clause, plural, short
 
 LEAST_GAIN = 0.03
+# A process takes steps for so long at a time, five times, but at least so many.
+GROUP_S = 0.4
+FEWEST_STEPS = 4
 MOST_PAIRS = 8  # of a lever; a look after 4 and after every 2
 # After so many a lever without a gain is given up, and one with a clear one kept.
 FIRST_PAIRS = 2
 CLEAR = 0.9
+LITTLE = 0.94  # where that is left after a look, it is given no more pairs
+TIME_UP = "the time was up (--minutes)"
 IN_YOUR_FOLDER = "(in your own folder, where somebody else may have done it)"
 LOG_KEPT = 2_000  # characters of the end of a log
 # Services that record experiments would write into the owner's account at every start.
@@ -151,7 +156,7 @@ class Climb:
         self.kept = self.as_is
         self._arrays: dict[str, results.Arrays] = {}
         self._no_results: dict[str, str] = {}  # of each start for them: why it left none
-        self._took_s = 0.0  # of the last lever
+        self._steps = program.options.steps  # that a process takes at a time
         self._changed = ""  # what was kept and changed the results, as it was allowed to
 
     @property
@@ -170,9 +175,11 @@ class Climb:
         own = state_of(self.program.tree.root, self._scratch)
         before = state_of(side.copy)
         question = first_start.Question(
-            folder=str(side.copy), free=(str(side.temporary), str(self._scratch))
+            folder=str(side.copy),
+            free=(str(side.temporary), str(self._scratch)),
+            results=results.Question(str(side.folder), side.label),
         )
-        trial = self._ask(side, first_start.FUNCTION, question, self.program.options)
+        [trial] = self._ask(side, first_start.FUNCTION, question)
         if trial.failed is not None and trial.failed.exit_code == EXIT_USAGE:
             raise UsageError(trial.failed.message, trial.failed.hint)
         if trial.answer is None:
@@ -196,6 +203,11 @@ class Climb:
                 f"{_words(trial)}{did}{lacks}",
                 hint=_end_of(trial),
             )
+        if seen.has_results:
+            self._take_results(side, side.label, trial)
+        warm = self.program.options.warmup + 1
+        fewer = max(FEWEST_STEPS, warm, round(GROUP_S / seen.step_s))
+        self._steps = min(self._steps, fewer)
         return seen.facts, effects
 
     # ------------------------------------------------------------ the program as it is
@@ -245,21 +257,22 @@ class Climb:
             text = self._edited(lever)
             if text is None:
                 later.append(lever)
-            elif time.monotonic() + self._took_s > self._until:
-                self._leave_out(lever, "the time was up (--minutes)", is_open=True)
+            elif time.monotonic() > self._until:
+                self._leave_out(lever, TIME_UP, is_open=True)
             elif self._changed and lever.changes is not m.Changes.MEANING:
                 why = f"{self._changed} has changed the results: begin again with its patch applied"
                 self._leave_out(lever, why, is_open=True)
             else:
                 before = self.kept
-                began = time.monotonic()
                 try:
                     self._try(lever, text, allowed)
                 except KeyboardInterrupt:
                     for each in (lever, *waiting):
-                        self._leave_out(each, "it was interrupted", is_open=True)
+                        is_wanted = bool(each.wanted(self.facts))
+                        self._leave_out(
+                            each, "it was interrupted", is_open=True, is_wanted=is_wanted
+                        )
                     raise
-                self._took_s = time.monotonic() - began
                 if self.kept is not before:
                     waiting = [*later, *waiting]
                     later = []
@@ -321,7 +334,7 @@ class Climb:
                 gain=measured.gain,
                 why=why,
                 needs_leave=needs_leave,
-                is_open=measured.decision is Decision.OPEN,
+                is_open=measured.decision is Decision.OPEN or why == TIME_UP,
             )
         )
 
@@ -355,7 +368,7 @@ class Climb:
         if len(self.kept.levers) < 2:
             return
         for lever in self.kept.levers:
-            if time.monotonic() + self._took_s > self._until:
+            if time.monotonic() > self._until:
                 return
             rest = tuple(each for each in self.kept.levers if each is not lever)
             text = self._text_of(rest)
@@ -364,7 +377,7 @@ class Climb:
             side = self._side(f"without {lever.id}", text, rest)
             if self._record(side):
                 continue
-            measured = self._compared(side, self.kept, until=math.inf)
+            measured = self._compared(side, self.kept)
             at = next(n for n, each in enumerate(self.trials) if each.lever == lever.id)
             known = measured.gain if isinstance(measured.gain, m.Gain) else None
             self.trials[at] = replace(self.trials[at], without=known)
@@ -394,7 +407,7 @@ class Climb:
             why = why or next(filter(None, refused), "")
         if why:
             return Ending("", m.Skipped(why), became)
-        gain, decision = self._compared(self.as_is, side, until=math.inf, is_last=True)
+        gain, decision = self._compared(self.as_is, side, is_last=True)
         if decision is Decision.SHOWN:
             return Ending(patch, gain, became)
         if isinstance(gain, m.Gain):
@@ -408,7 +421,7 @@ class Climb:
     def _options(self) -> m.Options:
         # The caches of a side are kept for as many processes as may come.
         passes = (m.PassName.COMPILE, m.PassName.TIMING)
-        return replace(self.program.options, passes=passes, rounds=m.MOST_ROUNDS)
+        return replace(self.program.options, passes=passes, rounds=m.MOST_ROUNDS, steps=self._steps)
 
     def _side(self, label: str, text: str, levers: tuple[Lever, ...] = ()) -> Side:
         folder = self._scratch / f"side-{len(list(self._scratch.glob('side-*')))}"
@@ -437,36 +450,51 @@ class Climb:
     def _say(self, text: str) -> None:
         self._progress.phase(text, None)
 
-    def _ask(
-        self, side: Side, function: str, question: m.Model, options: m.Options
-    ) -> trials.Trial:
-        self.starts += 1
-        if self._again_is_safe:
-            self._renew(side)
-        trial = trials.run(
-            function,
-            question,
-            options=options,
-            scratch=side.folder,
-            caches=children.Caches(
-                folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
-            ),
-            checkout=self._checkout(side),
+    def _ask(self, side: Side, function: str, *questions: m.Model) -> list[trials.Trial]:
+        """Several beside each other, unless each has a new copy; one that fails may have failed for
+        the other one's presence, and runs again by itself."""
+        found: list[trials.Trial] = []
+        caches = children.Caches(
+            folder=self._scratch / "caches-trial", kept=True, extra=self._variables(side)
         )
-        if trial.interrupted:
+        given: dict[str, Any] = {
+            "options": self.program.options,
+            "scratch": side.folder,
+            "caches": caches,
+            "checkout": self._checkout(side),
+        }
+        if len(questions) > 1 and not self._again_is_safe:
+            self.starts += len(questions)
+            found = trials.run_beside(function, questions, **given)
+        for at, question in enumerate(questions):
+            if any(each.interrupted for each in found):
+                raise KeyboardInterrupt
+            if found[at : at + 1] and found[at].exit.outcome is m.Outcome.OK:
+                continue
+            self.starts += 1
+            if self._again_is_safe:
+                self._renew(side)
+            found[at : at + 1] = [trials.run(function, question, **given)]
+        if any(each.interrupted for each in found):
             raise KeyboardInterrupt
-        return trial
+        return found
 
-    def _keep_results(self, side: Side, name: str) -> str:
-        """Why there are none; empty where they are kept. Each is started once."""
-        if name in self._no_results:
-            return self._no_results[name]
-        self._say(f"{side.label}: its results" + clause(", ", name.removeprefix(side.label)))
-        question = results.Question(
-            folder=str(side.folder), name=name, in_float64=name == "float64"
-        )
-        options = replace(self.program.options, steps=m.FIX_RESULT_STEPS)
-        trial = self._ask(side, results.FUNCTION, question, options)
+    def _keep_results(self, side: Side, *names: str) -> str:
+        """Why there are none of the first name; empty where they are kept. Each is started once."""
+        missing = [name for name in names if name not in self._no_results]
+        said = ", ".join(filter(None, (name.removeprefix(side.label) for name in missing)))
+        if missing:
+            self._say(f"{side.label}: its results" + clause(", ", said))
+            questions = [
+                results.Question(str(side.folder), name, in_float64=name == "float64")
+                for name in missing
+            ]
+            found = self._ask(side, results.FUNCTION, *questions)
+            for name, trial in zip(missing, found, strict=True):
+                self._take_results(side, name, trial)
+        return self._no_results[names[0]]
+
+    def _take_results(self, side: Side, name: str, trial: trials.Trial) -> None:
         why = ""
         if trial.answer is None or trial.exit.outcome is not m.Outcome.OK:
             why = f"the program {_words(trial)}"
@@ -476,24 +504,24 @@ class Climb:
             found = recordings.read_result(side.folder, m.RunKey(name, m.AS_IS))
             self._arrays[name] = found or {}
         self._no_results[name] = why
-        return why
 
     def _results_of(self, side: Side) -> tuple[m.Results | m.Skipped, str]:
-        """And why the program with it left none. A second start of the program as it is, and one in
-        float64, are made for what is not the same bit for bit."""
+        """And why the program with it left none. The first start of the program as it is has left
+        its own; a second one, and one in float64, are made for what is not the same bit for bit."""
         none: results.Arrays = {}
-        lacking = self._keep_results(self.as_is, "as it is")
+        lacking = self._keep_results(self.as_is, self.as_is.label)
         if why := self._keep_results(side, side.label):
             return m.Skipped(why), why
-        found, as_is = (self._arrays.get(name, none) for name in (side.label, "as it is"))
+        found, as_is = (self._arrays.get(name, none) for name in (side.label, self.as_is.label))
         if as_is and results.are_same(found, as_is):
             return m.Results.SAME, ""
-        lacking = lacking or self._keep_results(self.as_is, "again")
+        if as_is and side.works_on:  # which draw other numbers: that is no question of rounding
+            return m.Results.DIFFERENT, ""
+        lacking = lacking or self._keep_results(self.as_is, "again", "float64")
         if not lacking and not as_is:
             lacking = "its steps return nothing that can be compared"
         if lacking:
             return m.Skipped(lacking), ""
-        self._keep_results(self.as_is, "float64")
         again, wide = (self._arrays.get(name, none) for name in ("again", "float64"))
         return results.compared(found, as_is, again, wide), ""
 
@@ -505,9 +533,15 @@ class Climb:
         plan = replace(self._plan, variables={**self._plan.variables, **self._variables(side)})
         output = side.folder / "measured"
         output.mkdir()
+        options = self._options
+        patience_s = min((each.patience_s for each in side.levers[-1:]), default=math.inf)
+        limit_s = patience_s
+        if math.isinf(patience_s) and side.levers:
+            limit_s = max(self._until - time.monotonic(), 1.0)
+        limit_s = min(limit_s, options.timeout_s)
         making = Recorder(
             output / layout.FOLDER,
-            self._options,
+            replace(options, timeout_s=limit_s),
             plan,
             self.as_is.folder,  # with the caches of all sides
             self._progress,
@@ -516,18 +550,22 @@ class Climb:
         )
         store.create(making.folder, making.header)
         self._recorders[side.label] = making
-        if making.measure(self.key):
+        ended_well = making.measure(self.key)
+        making.header = replace(making.header, options=options)
+        if ended_well:
             if making.timing(self.key) is None:
                 return "it was not timed"
             return ""
         (run,) = recordings.load(making.folder).runs
+        if run.exit.outcome is m.Outcome.TIMED_OUT and limit_s < options.timeout_s:
+            if math.isinf(patience_s):
+                return TIME_UP
+            return f"{m.FIX_GIVEN_UP}: its first process did not end in {limit_s:.0f} s"
         return f"the program {run.exit.words}"
 
-    def _compared(
-        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
-    ) -> Measured:
-        """The time of ``after`` over that of ``before``; no pair is begun after both ends.
-        ``is_last``: what is seen is stated as the gain, and not measured once more."""
+    def _compared(self, before: Side, after: Side, *, is_last: bool = False) -> Measured:
+        """The time of ``after`` over that of ``before``. ``is_last``: what is seen is stated as the
+        gain, and not measured once more; only then a pair is begun after the time is up."""
         one = self._recorders[before.label]
         other = self._recorders[after.label]
         first = self._times(one)
@@ -542,7 +580,7 @@ class Climb:
         begun = self._number
         measured = Measured(m.Skipped("there was no time for a pair"), Decision.OPEN)
         for made in range(1, MOST_PAIRS + 1):
-            if time.monotonic() > max(self._until, until):
+            if time.monotonic() > self._until and not is_last:
                 break
             self._number += 1
             self.starts += 2
@@ -557,6 +595,8 @@ class Climb:
             measured = self._decided(one, other, numbers, is_last=is_last)
             if measured.decision is not Decision.OPEN or not ended_well:
                 break
+            if not is_last and isinstance(measured.gain, m.Gain) and measured.gain.ratio > LITTLE:
+                break  # others may gain more
         return measured
 
     def _measured_pair(self, sides: tuple[Recorder, Recorder], *, alone: bool) -> bool:
@@ -571,12 +611,15 @@ class Climb:
         (run,) = recordings.load(of.folder).runs
         found = m.known(times.samples(times.RunTimes.of(run), times.PER_STEP))
         # Alone means beside workers: most steps find a batch, and the others wait for all of them.
-        alone = {
+        # So it is with steps of which some compile, or record a CUDA graph.
+        is_uneven = self.facts.graphs_late or self.facts.frames_late
+        means = {
             number: statistics.fmean(each.timing.every_us)
             for number, each in run.timed_rounds.items()
-            if not each.timing.slice_steps
+            if is_uneven or not each.timing.slice_steps
         }
-        return replace(found, rounds={**found.rounds, **alone})
+        pieces = {number: each for number, each in found.pieces.items() if number not in means}
+        return replace(found, rounds={**found.rounds, **means}, pieces=pieces)
 
     def _decided(
         self, one: Recorder, other: Recorder, numbers: range, *, is_last: bool
@@ -586,21 +629,24 @@ class Climb:
         if isinstance(first, m.Skipped) or isinstance(second, m.Skipped):
             return Measured(m.first_skipped(first, second), Decision.OPEN)
         made = pairs_of(first, second, numbers)
-        if len(made) == FIRST_PAIRS:
-            seen = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in made)
-            said = m.Skipped(f"{seen} in {plural(FIRST_PAIRS, 'pair')}")
-            least = 1.0
-            if not is_last:
-                least -= LEAST_GAIN
-            if all(pair.ratio >= least for pair in made):
+        least = 1.0
+        if not is_last:
+            least -= LEAST_GAIN
+        seen, where = made, f"in {plural(FIRST_PAIRS, 'pair')}"
+        if len(made) == 1 and second.pieces.get(numbers[0]) and not is_last:
+            seen, where = pairs_of(first, second, (1, *numbers)), "in its first process and a pair"
+        if len(seen) == FIRST_PAIRS:
+            ratios = " and ".join(f"{pair.ratio:.2f}\N{MULTIPLICATION SIGN}" for pair in seen)
+            said = m.Skipped(f"{ratios} {where}")
+            if all(pair.ratio >= least for pair in seen):
                 return Measured(said, Decision.NONE)
-            if not is_last and all(pair.ratio < CLEAR for pair in made):
+            if seen is made and not is_last and all(pair.ratio < CLEAR for pair in made):
                 return Measured(said, Decision.SHOWN)
         turn = InTurn(planned=MOST_PAIRS, made=len(numbers))
         found = paired(made, turn) if turn.look else None
         if found is None:
-            seen = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
-            return Measured(m.Skipped(f"too few pairs to decide: {seen}"), Decision.OPEN)
+            few = ", ".join(f"{pair.ratio:.2f}" for pair in made) or "none"
+            return Measured(m.Skipped(f"too few pairs to decide: {few}"), Decision.OPEN)
         gain = m.Gain(ratio=found.ratio, low=found.low, high=found.high, pairs=len(made))
         return Measured(gain, decision_of(gain, at_look=len(numbers) in looks(MOST_PAIRS)))
 

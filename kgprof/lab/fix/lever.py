@@ -4,6 +4,7 @@ The change is made in a copy of the owner's file, so what is tried is what the o
 Levers stand in ``kgprof.lab.fix.levers``; the order is that of ``LEVERS``, most promising first.
 """
 
+import math
 from collections.abc import Callable
 
 from kgprof import model as m
@@ -21,3 +22,5 @@ class Lever(m.Model):
     edit: Callable[[str, m.StepFacts], str | None]
     # what these do goes on while another process has its turn
     starts_workers: bool = False
+    # it is given up where its first process takes longer
+    patience_s: float = math.inf

@@ -455,17 +455,13 @@ _OTHERS = (
         edit=_edit(_threads),
     ),
     Lever(
-        id="max-autotune-no-cudagraphs",
-        says="tries several kernels for each matrix product, and keeps the fastest",
-        changes=_ROUNDING,
-        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
-        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
-    ),
-    Lever(
         id="gc-freeze",
         says="keeps the garbage collector from what the module made",
         changes=_NOTHING,
-        wanted=lambda facts: "the collector looks at all that torch and the program made",
+        wanted=_said(
+            lambda facts: facts.collections_late,
+            "the collector looked at all that torch and the program made, also in the last steps",
+        ),
         edit=_edit(_freeze_objects),
     ),
     Lever(
@@ -474,5 +470,13 @@ _OTHERS = (
         changes=_ROUNDING,
         wanted=_said(_can_freeze, "torch compiled the program, and it has no optimizer"),
         edit=_edit(_once, "torch._inductor.config.freezing", " = True"),
+    ),
+    Lever(
+        id="max-autotune-no-cudagraphs",
+        says="tries several kernels for each matrix product, and keeps the fastest",
+        changes=_ROUNDING,
+        wanted=_said(lambda facts: facts.frames, "torch compiled a part of the program"),
+        edit=_edit(_argument, "mode", '"max-autotune-no-cudagraphs"', "options"),
+        patience_s=75.0,
     ),
 )

@@ -7,6 +7,7 @@ element may be from float64: ``kgprof.lab.ladder``.
 """
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,6 @@ import torch
 
 from kgprof import model as m
 from kgprof.lab import referee
-from kgprof.lab.fix.first_start import modules_in, names_of_the_module
 from kgprof.lab.tensor_differences import differences
 from kgprof.record.ground import store
 from kgprof.record.ground.environment import choose_device
@@ -43,36 +43,47 @@ class Question(m.Model, kw_only=False):
     in_float64: bool = False
 
 
-class Answer(m.Model, kw_only=False):
-    arrays: int
+class Kept:
+    """What the first steps return and leave, which is written behind the last of them."""
+
+    def __init__(self, question: Question, workload: str) -> None:
+        self._question, self._workload = question, workload
+        self._arrays: dict[str, np.ndarray] = {}
+        self._taken = 0
+
+    def take(self, returned: object) -> None:
+        self._taken += 1
+        if self._taken > m.FIX_RESULT_STEPS:
+            return
+        last = self._taken == m.FIX_RESULT_STEPS
+        for name, array in named_arrays(returned, f"result of step {self._taken}:"):
+            if last or array.size <= LARGEST:
+                self._arrays[name] = array
+        if last:
+            for name, tensor in _left(self._workload):
+                self._arrays |= dict(named_arrays(tensor, name))
+            key = m.RunKey(self._question.name, m.AS_IS)
+            store.write_result(Path(self._question.folder), key, self._arrays, compressed=False)
 
 
 def measure(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the steps, and keep what they returned and left."""
     question = m.decode_json(question_json, Question)
     device = choose_device(options.device)
-    arrays: dict[str, np.ndarray] = {}
     with ExitStack() as stack:
         stack.enter_context(torch._inductor.config.patch(fallback_random=True))
         seed_everything(options.seed)
         workload = loading.load(options.workload, options.workload_args, options.seed)
         (key,) = workload.default_runs(device)[:1]
         session = workload.prepare(key, device)
+        kept = Kept(question, options.workload)
         if question.in_float64:
             torch.compiler.set_stance("force_eager")
             referee.widen(referee.live(torch.Tensor))
             stack.enter_context(referee.in_float64())
-        for number in range(options.steps):
-            last = number == options.steps - 1
-            returned = dict(named_arrays(session.step(), f"result of step {number + 1}:"))
-            arrays |= {
-                name: array for name, array in returned.items() if last or array.size <= LARGEST
-            }
-        for name, tensor in _left(options.workload):
-            arrays |= dict(named_arrays(tensor, name))
-    key = m.RunKey(question.name, m.AS_IS)
-    store.write_result(Path(question.folder), key, arrays, compressed=False)
-    write(Answer(len(arrays)))
+        for _ in range(m.FIX_RESULT_STEPS):
+            kept.take(session.step())
+    write(question)  # it was answered
 
 
 def _left(workload: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -86,6 +97,37 @@ def _left(workload: str) -> Iterator[tuple[str, torch.Tensor]]:
                 yield f"gradient {name}.{part}", parameter.grad
         for part, buffer in one.named_buffers():
             yield f"buffer {name}.{part}", buffer
+
+
+def modules_in(names: Mapping[str, object]) -> dict[str, torch.nn.Module]:
+    """Those with parameters that are part of no other one there."""
+    modules = {name: one for name, one in names.items() if isinstance(one, torch.nn.Module)}
+    return {
+        name: one
+        for name, one in modules.items()
+        if not _is_part(one, modules) and next(one.parameters(), None) is not None
+    }
+
+
+def names_of_the_module(workload: str) -> dict[str, object]:
+    """The names of the module that the workload is in, each object under its first one."""
+    target = loading.find(workload)
+    if target is None:
+        return {}
+    module = sys.modules.get(target.module)
+    for found in tuple(sys.modules.values()):
+        file = getattr(found, "__file__", None)
+        if target.file is not None and file and Path(file) == target.file:
+            module = found
+    by_id: dict[int, str] = {}
+    for name, value in vars(module).items() if module is not None else ():
+        by_id.setdefault(id(value), name)
+    return {name: vars(module)[name] for name in by_id.values()}
+
+
+def _is_part(one: torch.nn.Module, others: dict[str, torch.nn.Module]) -> bool:
+    wholes = [other for other in others.values() if other is not one]
+    return any(one is child for other in wholes for child in other.modules())
 
 
 # ---------------------------------------------------------------- comparing, in the parent

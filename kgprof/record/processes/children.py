@@ -46,7 +46,8 @@ from kgprof.workloads import programs
 OnPhase = Callable[[str], None]  # an empty one: it has ended
 Echo = Callable[[bytes], None]
 
-FORKED = frozenset(Task) - {Task.ROUND, Task.TRIAL}  # where imports_shared is entered
+FORKED = frozenset(Task) - {Task.ROUND}  # where imports_shared is entered
+OF_FUNCTIONS = (Task.ROUND, Task.TRIAL)  # never of a program
 HEARS_S = 1.0  # until a signal is heard that another thread than the main one took
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 AT_ONCE = 2  # children beside each other, where they need not be alone
@@ -391,28 +392,28 @@ class _Child:
         pass_fds: tuple[int, ...],
     ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:
         """The process, and what was printed before it began."""
-        of_program = job.task in FORKED and programs.is_program(job.options.workload)
+        of_program = job.task not in OF_FUNCTIONS and programs.is_program(job.options.workload)
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if of_program else (["-P", "-c"], BOOTSTRAP)
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
+        folder = "." if job.checkout is None else job.checkout.folder
         is_users = job.task is Task.SCRIPT and not job.is_rerun
         with standard_input.opened(job.input_copy, is_users=is_users) as stdin:
-            if job.task in FORKED and job.checkout is None:
+            if job.task in FORKED and home == str(HOME):
                 server = [sys.executable, *options, code.format(f"{PROCESSES}.fork_server"), home]
                 modes = job.options.modes if job.key is None else (job.key.mode,)
-                compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {
-                    m.EAGER
-                }
+                is_any = job.key is not None or job.task in (Task.PLAN, Task.TRIAL)
+                compiles = is_any and set(modes) != {m.EAGER}
                 compiles = compiles and not job.options.backend and not of_program
                 files = (events, stdin)
                 forked = fork_server.forked(
-                    server, job_file, environment, files, self._signals, compiles
+                    server, job_file, environment, files, self._signals, compiles, folder
                 )
                 if forked is not None:
                     return forked
             child = code.format(f"{_processes_of(home)}.child")
             new = subprocess.Popen(
                 [sys.executable, *options, child, home, job_file, str(events)],
-                cwd=None if job.checkout is None else job.checkout.folder,
+                cwd=folder,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,  # in the order in which they were written

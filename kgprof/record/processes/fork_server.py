@@ -21,6 +21,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -40,7 +41,13 @@ LENGTH = 8  # bytes before each order
 # known after the plan; a child puts it into torch._inductor.config itself
 VECTOR_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"
 # torch looks for the others when it needs them
-LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)
+LATE = (
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    VECTOR_ISA_OK,
+    "TMPDIR",
+    "MLFLOW_TRACKING_URI",
+)
 MODULES = (
     "torch",
     "torch._dynamo",
@@ -188,17 +195,23 @@ def forked(
     files: tuple[int, int],
     signals: Signals,
     compiles: bool,
+    folder: str,
 ) -> tuple[Forked, bytes] | None:
     """A child, and what was printed before it began; None where it has to be started as a new
     process. ``command`` starts the server if there is none; ``files``: the child's descriptors for
-    its events and of its standard input."""
+    its events and of its standard input; ``folder``: in which it runs."""
     if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
         return None
     reading, writing = os.pipe()
     pid = 0
     stdout = os.fdopen(reading, "rb")
     try:
-        order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
+        order = {
+            "job": job_file,
+            "environment": dict(environment),
+            "parent": os.getpid(),
+            "folder": folder,
+        }
         while (channel := server.channel(command, environment, compiles)) is not None:
             try:
                 _send(channel, order, (*files, writing))
@@ -313,6 +326,8 @@ def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int
         time.sleep(0.001)
     os.environ.clear()
     os.environ.update(order["environment"])
+    tempfile.tempdir = None  # the server's
+    os.chdir(order["folder"])
     if "torch._inductor.config" in sys.modules:
         from torch._inductor import config
 

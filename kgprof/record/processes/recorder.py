@@ -353,15 +353,18 @@ class Recorder:
         if ended.outcome is m.Outcome.OK:
             self._try_settings(Task.MEASURE, key)
         step = times.step_time(self.timing(key) or NOT_TIMED)
+        words = ended.words
+        if self._side and ended.outcome is m.Outcome.TIMED_OUT:  # it may have been no --timeout
+            words = str(ended.outcome)
         if isinstance(step, m.Spread):
             took = f"{times.said(step, times.PER_STEP)} {times.PER_STEP.name}"
-            died = "" if ended.outcome == "ok" else f"; then {ended.words}"
+            died = "" if ended.outcome == "ok" else f"; then {words}"
             is_median = times.within_process(step, times.PER_STEP).is_steady
             what = "median" if is_median else "p10 to p90"
             said = f"{took}, {what} of {plural(step.samples, 'step')}{died}"
             self._progress.result(said, key, short=f"{took}{died}")
         elif ended.outcome != "ok" and ended.failure is None:
-            self._progress.result(ended.words, key)
+            self._progress.result(words, key)
         return ended.outcome == "ok"
 
     def _without_what_changed_it(

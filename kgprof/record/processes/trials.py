@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,27 +60,49 @@ def run(
     """
     if (left_s := until - time.monotonic()) <= 0:
         return Trial(exit=m.Exit(m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
+    limited = msgspec.structs.replace(options, timeout_s=min(options.timeout_s, left_s))
+    given = _start(function, question, limited, scratch, caches, checkout)
+    given = msgspec.structs.replace(given, on_phase=on_phase)
+    found = _trial(given, children.run(given, on_timeout=on_timeout))
+    timed_out = found.exit.outcome is m.Outcome.TIMED_OUT
+    return msgspec.structs.replace(found, time_up=timed_out and left_s < options.timeout_s)
+
+
+def run_beside(function: str, questions: Sequence[m.Model], **given: Any) -> list[Trial]:
+    """Ask as ``run`` does, two at a time. After a signal there may be fewer answers."""
+    starts = [_start(function, each, **given) for each in questions]
+    return list(map(_trial, starts, children.run_beside(starts)))
+
+
+def _start(
+    function: str,
+    question: m.Model,
+    options: m.Options,
+    scratch: Path,
+    caches: children.Caches,
+    checkout: Checkout | None,
+) -> children.Start:
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
-    answer = (folder / "answer.json").resolve()
-    log = folder / "log.txt"
     job = Job(
         task=Task.TRIAL,
-        options=msgspec.structs.replace(options, timeout_s=min(options.timeout_s, left_s)),
+        options=options,
         parent_pid=os.getpid(),
-        answer=str(answer),
+        answer=str((folder / "answer.json").resolve()),
         function=function,
         question=m.encode_json(question).decode(),
         checkout=checkout,
     )
-    given = children.Start(job=job, scratch=folder, log=log, caches=caches, on_phase=on_phase)
-    ended = children.run(given, on_timeout=on_timeout)
+    return children.Start(job=job, scratch=folder, log=folder / "log.txt", caches=caches)
+
+
+def _trial(given: children.Start, ended: children.Ended) -> Trial:
+    answer = Path(given.job.answer)
     return Trial(
         exit=ended.exit,
         answer=answer.read_bytes() if answer.exists() else None,
-        log=log.read_text("utf-8", errors="replace")[-LOG_CHARS:],
+        log=given.log.read_text("utf-8", errors="replace")[-LOG_CHARS:],
         failed=ended.failed,
         interrupted=ended.interrupted,
-        time_up=ended.exit.outcome is m.Outcome.TIMED_OUT and left_s < options.timeout_s,
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kgprof import model as m
-from kgprof.lab.fix import first_start
+from kgprof.lab.fix import first_start, results
+from kgprof.reading import recordings
 from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import trials
 from kgprof.record.processes.children import Caches
@@ -88,7 +89,9 @@ def seen(text: str, tmp_path: Path, *args: str, steps: int = 4) -> first_start.S
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     question = first_start.Question(
-        folder=str(copy), free=(str(temporary), str(tmp_path / "scratch"))
+        folder=str(copy),
+        free=(str(temporary), str(tmp_path / "scratch")),
+        results=results.Question(str(tmp_path / "scratch"), "as it is"),
     )
     (tmp_path / "scratch").mkdir()
     extra = {"TMPDIR": str(temporary), "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
@@ -151,7 +154,7 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     facts = seen(EFFECTS, tmp_path, str(tmp_path), steps=1).facts
 
     assert facts is not None
-    assert facts.modules == ("model", "head")
+    assert facts.modules == ("model",)  # a step does not call the other one
     assert facts.compiled_modules == ()
     assert facts.optimizers == (("opt", "AdamW"),)
     assert facts.has_convolution
@@ -161,6 +164,9 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     assert sorted(facts.loaders) == [0, 2]
     assert not facts.generates
     assert facts.graphs_late == 0
+    kept = recordings.read_result(tmp_path / "scratch", m.RunKey("as it is", m.AS_IS))
+    assert kept is not None
+    assert {f"result of step {m.FIX_RESULT_STEPS}:", "parameter model.0.weight"} <= kept.keys()
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
@@ -175,6 +181,31 @@ def test_what_torch_writes_in_order_to_compile_is_no_effect(tmp_path: Path, back
     assert found.facts.frames > 0
     assert found.facts.frames_late == 0
     assert not found.facts.returns_gradient
+
+
+def test_what_cannot_be_kept_is_left_to_a_start_for_the_results(tmp_path: Path) -> None:
+    text = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.Linear(40, 40))
+
+
+class Returned(list):
+    def __iter__(self):
+        raise ValueError
+
+
+def step():
+    model[0](torch.ones(1, 1, 2, 2))
+    return Returned()
+"""
+
+    found = seen(text, tmp_path)
+
+    assert found.facts is not None
+    assert not found.has_results
+    assert found.step_s > 0
+    assert not found.facts.has_convolution  # 2 of 1,644 parameters
 
 
 def test_a_name_that_is_no_utf8_does_not_come_to_the_program(tmp_path: Path) -> None:

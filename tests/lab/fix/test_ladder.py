@@ -15,11 +15,13 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import Samples
+from kgprof.lab.fix import ladder
 from kgprof.lab.fix.ladder import LEAST_GAIN, Climb, Decision, Measured, Program, Side, decision_of
 from kgprof.lab.fix.lever import Lever
 from kgprof.lab.fix.trees import Tree
 from kgprof.progress import Progress
 from kgprof.reading import recordings
+from kgprof.record.processes import recorder, trials
 from tests.record import handmade
 
 FACTS = m.StepFacts(device="cpu")
@@ -59,9 +61,7 @@ class Canned(Climb):
     def _record(self, side: Side) -> str:
         return "the program raised ValueError" if side.label in self.dies else ""
 
-    def _compared(
-        self, before: Side, after: Side, until: float = 0.0, *, is_last: bool = False
-    ) -> Measured:
+    def _compared(self, before: Side, after: Side, *, is_last: bool = False) -> Measured:
         names = {each.id for each in after.levers} - {each.id for each in before.levers}
         if names & set(self.open):
             return Measured(m.Skipped("no time"), Decision.OPEN)
@@ -223,11 +223,12 @@ def test_levers_that_were_not_reached_are_listed_as_open(
     monkeypatch.setattr(climb, "_record", interrupted)
 
     with pytest.raises(KeyboardInterrupt):
-        climb.climb([lever("one"), lever("two")], m.Changes.ROUNDING)
+        climb.climb([lever("one"), lever("two"), lever("unasked", why="")], m.Changes.ROUNDING)
 
-    assert [(each.lever, each.is_open) for each in climb.not_tried] == [
-        ("one", True),
-        ("two", True),
+    assert [(each.lever, each.is_open, each.is_wanted) for each in climb.not_tried] == [
+        ("one", True, True),
+        ("two", True, True),
+        ("unasked", True, False),
     ]
 
 
@@ -304,7 +305,7 @@ def test_copies_are_of_the_tree_as_it_was_when_the_ladder_began(climb: Canned) -
 def test_without_results_only_what_changes_nothing_can_be_kept(
     climb: Canned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(climb, "_keep_results", lambda side, name: "")
+    monkeypatch.setattr(climb, "_keep_results", lambda side, *names: "")
     climb.speeds = {"gc": 0.5, "fused": 0.5}
     levers = [lever("gc", m.Changes.NOTHING), lever("fused")]
 
@@ -363,6 +364,14 @@ def test_beside_workers_the_mean_step_counts(
     assert isinstance(found, Samples)
     assert found.rounds == {1: 1, 2: 4, 3: 1}
 
+    climb.facts = replace(FACTS, graphs_late=1)
+
+    uneven = climb._times(recorder)
+
+    assert isinstance(uneven, Samples)
+    assert uneven.rounds == {1: 1, 2: 4, 3: 4}
+    assert uneven.pieces == {}
+
 
 class Recording:
     """Says what it was asked to measure."""
@@ -420,9 +429,10 @@ def test_results_that_are_the_same_need_no_other_start(
     values = {"as it is": 1.0, "lever": found, "again": again, "float64": 1.0}
     asked = []
 
-    def keep(side: Side, name: str) -> str:
-        asked.append(name)
-        climb._arrays[name] = {"result of step 1:": np.float32([values[name]])}
+    def keep(side: Side, *names: str) -> str:
+        asked.extend(names)
+        found = {name: {"result of step 1:": np.float32([values[name]])} for name in names}
+        climb._arrays.update(found)
         return ""
 
     monkeypatch.setattr(climb, "_keep_results", keep)
@@ -431,6 +441,137 @@ def test_results_that_are_the_same_need_no_other_start(
 
     assert said == (became, "")
     assert len(asked) == starts
+
+
+def test_what_workers_draw_is_not_held_to_float64(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_workers = replace(lever("workers", m.Changes.MEANING), starts_workers=True)
+    side = climb._side("workers", TEXT, (with_workers,))
+    asked = []
+
+    def keep(side: Side, *names: str) -> str:
+        asked.extend(names)
+        climb._arrays.update({name: {"result": np.float32([len(asked)])} for name in names})
+        return ""
+
+    monkeypatch.setattr(climb, "_keep_results", keep)
+
+    assert Climb._results_of(climb, side) == (m.Results.DIFFERENT, "")
+    assert asked == ["as it is", "workers"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "again", "alone"), [("ok", False, 0), ("killed", False, 1), ("ok", True, 2)]
+)
+def test_starts_for_results_run_beside_each_other_and_again_alone(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch, beside: str, again: bool, alone: int
+) -> None:
+    def trial(outcome: str) -> trials.Trial:
+        return trials.Trial(exit=m.Exit(m.Outcome(outcome)), answer=b"{}", log="")
+
+    made = []
+    monkeypatch.setattr(
+        trials, "run_beside", lambda *_, **given: [trial(beside), trial(m.Outcome.OK)]
+    )
+    monkeypatch.setattr(trials, "run", lambda *_, **given: made.append(1) or trial(m.Outcome.OK))
+    climb._again_is_safe = again
+
+    assert climb._keep_results(climb.as_is, "again", "float64") == ""
+    assert len(made) == alone
+    assert climb.starts == alone + 2 * (not again)
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "left_s", "limit_s", "words"),
+    [
+        (75.0, 10.0, 75.0, "given up: its first process did not end in 75 s"),
+        (75.0, 9000.0, 75.0, "given up: its first process did not end in 75 s"),
+        (np.inf, 10.0, 10.0, "the time was up (--minutes)"),
+        (np.inf, 9000.0, 900.0, "the program timed out"),
+    ],
+)
+def test_a_first_process_has_a_limit(
+    climb: Canned,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    patience_s: float,
+    left_s: float,
+    limit_s: float,
+    words: str,
+) -> None:
+    limits = []
+
+    class Late(recorder.Recorder):
+        def measure(self, key: m.RunKey) -> bool:
+            limits.append(self.header.options.timeout_s)
+            return False
+
+    whole = handmade.write(tmp_path / "handmade")
+    ended = m.Exit(m.Outcome.TIMED_OUT, "timed out after 900 s (--timeout)")
+    run = replace(whole.runs[0], exit=ended)
+    monkeypatch.setattr(ladder, "Recorder", Late)
+    monkeypatch.setattr(recordings, "load", lambda folder: replace(whole, runs=(run,)))
+    climb._plan = whole.header.plan
+    (climb.key,) = whole.header.plan.runs[:1]
+    climb._until = time.monotonic() + left_s
+    slow = replace(lever("slow"), patience_s=patience_s)
+    side = climb._side("slow", TEXT, (slow,))
+
+    assert Climb._record(climb, side).startswith(words)
+    assert limits == [pytest.approx(limit_s, abs=2)]
+    assert climb._recorders["slow"].header.options.timeout_s == 900
+
+
+@pytest.mark.parametrize(
+    ("first", "pairs", "decision"),
+    [
+        (1.0, [0.98], Decision.NONE),
+        (0.96, [0.98], Decision.OPEN),
+        (1.0, [0.96], Decision.OPEN),
+        (0.5, [0.5], Decision.OPEN),
+    ],
+)
+def test_a_first_process_and_a_pair_without_a_gain_are_enough(
+    climb: Canned,
+    monkeypatch: pytest.MonkeyPatch,
+    first: float,
+    pairs: Sequence[float],
+    decision: Decision,
+) -> None:
+    def side(*medians: float) -> Samples:
+        rounds = dict(enumerate(medians, 1))
+        pieces = {2: (medians[1],) * 20}
+        return Samples(median=1, low=1, high=1, count=20, rounds=rounds, pieces=pieces)
+
+    sides = {"one": side(1.0, 1.0), "other": side(first, *pairs)}
+    monkeypatch.setattr(climb, "_times", sides.get)
+
+    measured = climb._decided("one", "other", range(2, 3), is_last=False)  # type: ignore[arg-type]
+
+    assert measured.decision is decision
+
+
+@pytest.mark.parametrize(("ratio", "pairs"), [(0.96, 4), (0.93, 8)])
+def test_a_little_gain_gets_no_more_pairs_than_a_look_needs(
+    climb: Canned, monkeypatch: pytest.MonkeyPatch, ratio: float, pairs: int
+) -> None:
+    one = Samples(median=1, low=1, high=1, count=20, rounds={}, pieces={})
+    open_ = m.Gain(ratio=ratio, low=0.8, high=1.1, pairs=4)
+    few = m.Skipped("too few pairs")
+    side = climb.as_is
+    recorders: Any = {side.label: one}
+    climb._recorders = recorders
+    monkeypatch.setattr(climb, "_times", lambda of: of)
+    monkeypatch.setattr(climb, "_measured_pair", lambda *_, **__: True)
+    monkeypatch.setattr(
+        climb,
+        "_decided",
+        lambda *given, **_: Measured(open_ if len(given[2]) >= 4 else few, Decision.OPEN),
+    )
+
+    assert Climb._compared(climb, side, side).gain == open_
+    assert climb._number == 1 + pairs
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import math
 import random
 import subprocess
 import sys
@@ -799,26 +800,34 @@ def test_the_function_for_buckets_stands_in_the_file_once() -> None:
 CPU = {"device": "cpu"}
 CUDA = {"device": "cuda"}
 TRAINS = {"optimizers": (("opt", "SGD"), ("other", "RMSprop"))}
-ONE_THREAD = {"gc-freeze", "one-thread"}
+ONE_THREAD = {"one-thread"}
 BOTH = {"has_convolution": True, "has_float32": True}
+
+
+def test_what_compiles_for_long_comes_last_and_is_given_up() -> None:
+    *others, last = levers(m.StepFacts(**FACTS))
+
+    assert last.id == "max-autotune-no-cudagraphs"
+    assert last.patience_s < 100
+    assert all(each.patience_s == math.inf for each in others)
 
 
 @pytest.mark.parametrize(
     ("facts", "wanted"),
     [
-        (CPU, {"gc-freeze"}),
-        (CPU | {"step": "step"}, {"gc-freeze", "compile-step"}),
-        (CPU | {"modules": ("model",)}, {"gc-freeze", "compile-model"}),
-        (CPU | {"modules": ("model",), "compiled_modules": ("model",)}, {"gc-freeze"}),
+        (CPU, set()),
+        (CPU | {"collections_late": 1}, {"gc-freeze"}),
+        (CPU | {"step": "step"}, {"compile-step"}),
+        (CPU | {"modules": ("model",)}, {"compile-model"}),
+        (CPU | {"modules": ("model",), "compiled_modules": ("model",)}, set()),
         (
             CPU | {"modules": ("model",), "frames": 1, "returns_gradient": True},
-            {"gc-freeze", "max-autotune-no-cudagraphs"},
+            {"max-autotune-no-cudagraphs"},
         ),
-        (CPU | {"frames": 1}, {"gc-freeze", "max-autotune-no-cudagraphs", "freezing"}),
+        (CPU | {"frames": 1}, {"max-autotune-no-cudagraphs", "freezing"}),
         (
             CUDA | {"frames": 2, "frames_late": 1} | TRAINS,
             {
-                "gc-freeze",
                 "max-autotune-no-cudagraphs",
                 "reduce-overhead",
                 "dynamic",
@@ -826,27 +835,27 @@ BOTH = {"has_convolution": True, "has_float32": True}
                 "compile-optimizer",
             },
         ),
-        (CPU | TRAINS | {"step": "step"}, {"gc-freeze", "fused-optimizer", "compile-optimizer"}),
-        (CPU | {"optimizers": (("opt", "RMSprop"),)}, {"gc-freeze", "compile-optimizer"}),
-        (CPU | BOTH, {"gc-freeze", "channels-last"}),
-        (CUDA | BOTH, {"gc-freeze", "reduce-overhead", "channels-last", "cudnn-benchmark", "tf32"}),
+        (CPU | TRAINS | {"step": "step"}, {"fused-optimizer", "compile-optimizer"}),
+        (CPU | {"optimizers": (("opt", "RMSprop"),)}, {"compile-optimizer"}),
+        (CPU | BOTH, {"channels-last"}),
+        (CUDA | BOTH, {"reduce-overhead", "channels-last", "cudnn-benchmark", "tf32"}),
         (
             CPU | {"has_float32": True, "step": "step", "frames": 1, "returns_gradient": True},
-            {"gc-freeze", "max-autotune-no-cudagraphs", "bf16-autocast"},
+            {"max-autotune-no-cudagraphs", "bf16-autocast"},
         ),
-        (CPU | {"threads": 4, "cores": 8}, {"gc-freeze", "one-thread", "all-threads"}),
-        (CPU | {"threads": 8, "cores": 8}, {"gc-freeze", "one-thread"}),
-        (CUDA | {"threads": 4, "cores": 8}, {"gc-freeze", "reduce-overhead"}),
+        (CPU | {"threads": 4, "cores": 8}, {"one-thread", "all-threads"}),
+        (CPU | {"threads": 8, "cores": 8}, {"one-thread"}),
+        (CUDA | {"threads": 4, "cores": 8}, {"reduce-overhead"}),
         (CPU | {"loaders": (0,), "cores": 2, "threads": 2}, {*ONE_THREAD, "loader-workers"}),
-        (CPU | {"loaders": (0,)}, {"gc-freeze"}),
+        (CPU | {"loaders": (0,)}, set()),
         (CPU | {"loaders": (2,), "cores": 2, "threads": 2}, ONE_THREAD),
-        (CPU | {"generates": True}, {"gc-freeze", "static-cache"}),
+        (CPU | {"generates": True}, {"static-cache"}),
         (
             CUDA | {"modules": ("model",)},
-            {"gc-freeze", "reduce-overhead", "compile-model", "compile-with-graphs"},
+            {"reduce-overhead", "compile-model", "compile-with-graphs"},
         ),
-        (CUDA | {"graphs_late": 3}, {"gc-freeze", "reduce-overhead", "buckets"}),
-        (CPU | {"settings": (("a", True), ("b", False))}, {"gc-freeze", "setting-a", "setting-b"}),
+        (CUDA | {"graphs_late": 3}, {"reduce-overhead", "buckets"}),
+        (CPU | {"settings": (("a", True), ("b", False))}, {"setting-a", "setting-b"}),
     ],
 )
 def test_a_program_is_offered_the_levers_it_may_gain_from(

@@ -23,7 +23,8 @@ import pytest
 from kgprof import progress
 from kgprof.model import Exit, MemoryPass, Options, Outcome, PassName, TensorRecords
 from kgprof.reading import layout, recordings
-from kgprof.record.ground.job import Job, Task
+from kgprof.record.ground.flags import Variables
+from kgprof.record.ground.job import Checkout, Job, Task
 from kgprof.record.processes import children, fork_server, recorder
 from kgprof.record.processes.children import Caches, Ended, Start
 from tests.cli.test_endings import left
@@ -36,14 +37,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are fo
 COMPILER = "torch._inductor.compile_fx"
 NEW, FORKED = "kgprof.record.processes.child", "kgprof.record.processes.fork_server"
 FACTS = """
-import gc, json, logging, os, random, signal, stat, sys, threading
+import gc, json, logging, os, random, signal, stat, sys, tempfile, threading
 import numpy, torch
 def stream(one):
     kind = os.fstat(one.fileno()).st_mode
     return [one.encoding, one.errors, one.line_buffering, one.isatty(), stat.S_ISFIFO(kind), stat.S_ISCHR(kind)]
 ours = [h for l in logging.root.manager.loggerDict.values() for h in getattr(l, "handlers", ()) if hasattr(h, "stream")]
 facts = dict(
-    argv=sys.argv, flags=str(sys.flags), path=sys.path, cwd=os.getcwd(), environment=dict(os.environ),
+    argv=sys.argv, temporary=tempfile.gettempdir(), flags=str(sys.flags), path=sys.path, cwd=os.getcwd(), environment=dict(os.environ),
     leads=os.getsid(0) == os.getpid() == os.getpgid(0), parent=os.getppid(), stdin=os.read(0, 1).decode(),
     streams=[stream(sys.stdout), stream(sys.stderr)], same=os.path.sameopenfile(1, 2),
     logs_to_stderr=all(h.stream is sys.stderr for h in ours), umask=os.umask(0o22), threads=threading.active_count(),
@@ -65,7 +66,13 @@ class Plans:
     def __init__(self, folder: Path, out: Path) -> None:
         self.folder, self._out = folder, out
 
-    def run(self, program: str, timeout_s: float = 120.0) -> Ended:
+    def run(
+        self,
+        program: str,
+        timeout_s: float = 120.0,
+        checkout: Checkout | None = None,
+        extra: Variables | None = None,
+    ) -> Ended:
         file = self.folder / "w.py"
         file.write_text(textwrap.dedent(program), encoding="utf-8")
         job = Job(
@@ -73,8 +80,9 @@ class Plans:
             options=Options(workload=f"{file}:step", timeout_s=timeout_s),
             parent_pid=os.getpid(),
             answer=str(self.folder / "plan.json"),
+            checkout=checkout,
         )
-        caches = Caches(folder=self.folder / "caches")
+        caches = Caches(folder=self.folder / "caches", extra=extra or {})
         return children.run(Start(job=job, scratch=self.folder, log=self.log, caches=caches))
 
     @property
@@ -116,6 +124,20 @@ def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
     assert len({pid for pid, _, _ in plans.facts}) == 3
     assert expected["parent"] == os.getpid()
     assert [facts for _, _, facts in forked] == [expected] * 2
+
+
+def test_a_child_of_another_folder_runs_in_it(plans: Plans, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    with one_server.imports_shared():
+        ended = plans.run(
+            FACTS, checkout=Checkout(folder=str(folder)), extra={"TMPDIR": str(folder)}
+        )
+
+    assert ended.exit.outcome is Outcome.OK
+    ((_, began, facts),) = plans.facts
+    assert began == FORKED
+    assert facts["cwd"] == facts["temporary"] == str(folder)
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
