@@ -102,13 +102,16 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
 
     def close() -> None:
         nonlocal gone, added
-        code = [place for place in added if not _NO_CODE.fullmatch(place.text)]
         before = "\n".join(gone)
+        opposite = gone if len(gone) == len(added) else [before] * len(added)
+        code = [
+            ChangedLine(place=place, before=was)
+            for place, was in zip(added, opposite, strict=True)
+            if not _NO_CODE.fullmatch(place.text)
+        ]
         if not added and before.strip():
-            code = [_place(file, line, "", function, texts)]
-        found.extend(
-            ChangedLine(place=place, before=before) for place in code if file.endswith(".py")
-        )
+            code = [ChangedLine(place=_place(file, line, "", function, texts), before=before)]
+        found.extend(each for each in code if file.endswith(".py"))
         gone, added = [], []
 
     for text in diff.splitlines():

@@ -344,14 +344,25 @@ def _bytes(run: m.RunReport) -> m.Figure:
     return m.known(run.work).bytes_per_step
 
 
-def _generated(base: m.RunReport, head: m.RunReport) -> m.Figure:
-    """Calls in head's generated code that base's has not."""
-    texts = []
-    for run in (base, head):
-        work = m.known(run.work)
-        texts.append(Counter(item.text for item in work.named(m.known(work.calls))))
-    before, after = texts
-    return float((after - before).total())
+def _generated(base: m.RunReport, head: m.RunReport) -> tuple[m.Figure, m.Figure]:
+    """Calls in head's generated code that base's has not; Skipped on a side without any."""
+    before = _call_texts(base)
+    after = _call_texts(head)
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        return _none_of(before), _none_of(after)
+    return 0.0, float((after - before).total())
+
+
+@m.skippable
+def _call_texts(run: m.RunReport) -> Counter[str]:
+    work = m.known(run.work)
+    return Counter(item.text for item in work.named(m.known(work.calls)))
+
+
+@m.skippable
+def _none_of(calls: Counter[str] | m.Skipped) -> float:
+    m.known(calls)
+    return 0.0
 
 
 def _graph_launches(run: m.RunReport) -> m.Figure:
@@ -376,7 +387,7 @@ class Count(m.Model, kw_only=False):
     # it counts their findings, where ``of`` was measured on both sides
     rules: Sequence[str] = ()
     # of what base has not, in place of ``of``
-    new: Callable[[m.RunReport, m.RunReport], m.Figure] | None = None
+    new: Callable[[m.RunReport, m.RunReport], tuple[m.Figure, m.Figure]] | None = None
 
     def values(
         self, sides: Sides, findings: Sequence[m.ComparedFinding]
@@ -384,8 +395,7 @@ class Count(m.Model, kw_only=False):
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
         if self.new is not None:
-            found = m.skippable(self.new)(sides.base, sides.head)
-            return (found, found) if isinstance(found, m.Skipped) else (0.0, found)
+            return self.new(sides.base, sides.head)
         measured = m.skippable(self.of)
         base, head = measured(sides.base), measured(sides.head)
         if not self.rules:

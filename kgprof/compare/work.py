@@ -54,6 +54,7 @@ _CALLED = ("cpp_", "triton_", "extern_kernels.")
 _LAYOUT = re.compile(r"\](?:\[[^\]]*\])?(?:cpu|cuda:\d+|meta)\b")
 _STATE = "GLOBAL_STATE"  # torch's kind of guard on its own settings
 _FIELD = re.compile(r'"(\w+)":(\w+|\[[^\]]*\])')
+_UNSEEN = m.Skipped("not measured on either side")
 _Item = m.WorkItem
 _Items = Sequence[_Item]
 
@@ -71,17 +72,8 @@ def compared_work(
     the run; ``profile``: head's."""
     before = m.known(base.work)
     after = m.known(head.work)
-    trace = compared.trace
-    # with the names of C++ kernels on one side alone
-    if _traced_in(base) != _traced_in(head):
-        trace = None
-    rows = (
-        *_consists_of(before, after),
-        *_does(before, after),
-        *_eagerly(before, after),
-        *_counted(compared.metrics),
-        *_ran(trace),
-    )
+    trace = _traces(base, head, compared.trace)
+    rows = (*_consists_of(before, after), *_counted(compared.metrics), _ran(trace))
     found = [
         *_new_findings(findings, rows),
         *_of_operators(before, after),
@@ -103,143 +95,98 @@ def compared_work(
     )
 
 
-@m.otherwise(None)
-def _traced_in(run: m.RunReport) -> m.PassName:
-    return m.known(run.kernels).measured_in
-
-
 # ---------------------------------------------------------------- the rows
 
 
+# a number, and what is compared, where the number alone does not say it
+_Part = tuple[float, object]
+
+
 def _row(
-    aspect: m.WorkAspect,
-    name: str,
-    base: m.Figure,
-    head: m.Figure,
-    differs: bool | None = None,
+    aspect: m.WorkAspect, name: str, base: _Part | m.Skipped, head: _Part | m.Skipped
 ) -> m.WorkRow:
-    """``differs``: None where the two numbers say it."""
-    for side in (base, head):
-        if isinstance(side, m.Skipped):
-            return m.WorkRow(aspect, name, base, head, side)
-    if differs is None:
-        differs = base != head
-    return m.WorkRow(aspect, name, base, head, differs)
+    one = m.skippable(_number)(base)
+    other = m.skippable(_number)(head)
+    differs: bool | m.Skipped = base != head
+    for figure in (one, other):
+        if isinstance(figure, m.Skipped):
+            differs = figure
+    return m.WorkRow(aspect, name, one, other, differs)
 
 
-def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
-    graphs = [Counter(graph.digest for graph in side.graphs) for side in (base, head)]
-    yield _row(
-        m.WorkAspect.GRAPHS,
-        "graphs",
-        float(len(base.graphs)),
-        float(len(head.graphs)),
-    )
-    yield _row(
-        m.WorkAspect.OPERATORS,
-        "operators",
-        float(len(base.operators)),
-        float(len(head.operators)),
-        graphs[0] != graphs[1],
-    )
-    calls = _both(base, head, lambda side: side.calls)
-    yield _row(
-        m.WorkAspect.CODE,
-        "calls in generated code",
-        _number(calls[0]),
-        _number(calls[1]),
-        _texts(base, calls[0]) != _texts(head, calls[1]),
-    )
-    guards = _both(base, head, lambda side: side.guards)
-    settings = [_settings(base), _settings(head)]
-    yield _row(
-        m.WorkAspect.SETTINGS,
-        "states of torch's settings",
-        _states(settings[0]),
-        _states(settings[1]),
-        settings[0] != settings[1],
-    )
-    yield _row(
-        m.WorkAspect.GUARDS,
-        "guards on values",
-        _number(guards[0]),
-        _number(guards[1]),
-        _kinds(base, guards[0]) != _kinds(head, guards[1]),
-    )
+def _number(part: _Part | m.Skipped) -> float:
+    return m.known(part)[0]
 
 
-_Places = tuple[int, ...] | m.Skipped
+def _operators(side: m.CompiledWork) -> _Part:
+    return float(len(side.operators)), Counter(graph.digest for graph in side.graphs)
 
 
-def _both(
-    base: m.CompiledWork, head: m.CompiledWork, of: Callable[[m.CompiledWork], _Places]
-) -> tuple[_Places, _Places]:
-    return of(base), of(head)
+def _calls(side: m.CompiledWork) -> _Part:
+    called = side.named(m.known(side.calls))
+    return float(len(called)), Counter(item.text for item in called)
 
 
-@m.skippable
-def _number(places: _Places) -> float:
-    return float(len(m.known(places)))
-
-
-@m.otherwise(Counter())
-def _texts(side: m.CompiledWork, places: _Places) -> Counter[str]:
-    return Counter(item.text for item in side.named(m.known(places)))
-
-
-@m.otherwise(Counter())
-def _kinds(side: m.CompiledWork, places: _Places) -> Counter[str]:
-    """Of guards; the value and its name are the program's."""
-    return Counter(_kind(item) for item in side.named(m.known(places)))
-
-
-@m.skippable
-def _settings(side: m.CompiledWork) -> tuple[str, ...]:
-    """What torch guards of its own settings, each state once in their order."""
+def _guards(side: m.CompiledWork) -> _Part:
+    """By their kinds; the value and its name are the program's."""
     guards = side.named(m.known(side.guards))
-    texts = (item.text for item in guards if _kind(item) == _STATE)
-    return tuple(dict.fromkeys(texts))
+    return float(len(guards)), _kinds(guards)
 
 
-@m.skippable
-def _states(settings: tuple[str, ...] | m.Skipped) -> float:
-    return float(len(m.known(settings)))
+def _settings(side: m.CompiledWork) -> _Part:
+    states = _states(side)
+    return float(len(states)), states
+
+
+def _eager(side: m.CompiledWork) -> _Part:
+    called = m.known(side.eager)
+    return sum(number for _, number in called), called
+
+
+def _states(side: m.CompiledWork) -> frozenset[str]:
+    """What torch guards of its own settings."""
+    guards = side.named(m.known(side.guards))
+    return frozenset(item.text for item in guards if _kind(item) == _STATE)
+
+
+def _kinds(guards: _Items) -> Counter[str]:
+    return Counter(_kind(item) for item in guards)
 
 
 def _kind(guard: _Item) -> str:
     return guard.text.partition(":")[0]
 
 
-def _does(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
-    yield _row(
+def _figure(of: Callable[[m.CompiledWork], m.Figure]) -> Callable[[m.CompiledWork], _Part]:
+    return lambda side: (m.known(of(side)), None)
+
+
+_PARTS: tuple[tuple[m.WorkAspect, str, Callable[[m.CompiledWork], _Part]], ...] = (
+    (m.WorkAspect.GRAPHS, "graphs", _figure(lambda side: float(len(side.graphs)))),
+    (m.WorkAspect.OPERATORS, "operators", _operators),
+    (m.WorkAspect.CODE, "calls in generated code", _calls),
+    (m.WorkAspect.SETTINGS, "states of torch's settings", _settings),
+    (m.WorkAspect.GUARDS, "guards on values", _guards),
+    (
         m.WorkAspect.LAUNCHES,
         "kernel calls per step, compiled",
-        base.calls_per_step,
-        head.calls_per_step,
-    )
-    yield _row(m.WorkAspect.BYTES, "bytes per step", base.bytes_per_step, head.bytes_per_step)
-    yield _row(m.WorkAspect.FLOPS, "FLOPs per step", base.flops_per_step, head.flops_per_step)
-    yield _row(
+        _figure(lambda side: side.calls_per_step),
+    ),
+    (m.WorkAspect.BYTES, "bytes per step", _figure(lambda side: side.bytes_per_step)),
+    (m.WorkAspect.FLOPS, "FLOPs per step", _figure(lambda side: side.flops_per_step)),
+    (
         m.WorkAspect.BUFFERS,
         "bytes allocated, each graph called once",
-        base.allocated_bytes,
-        head.allocated_bytes,
-    )
+        _figure(lambda side: side.allocated_bytes),
+    ),
+    (m.WorkAspect.EAGER, "eager operators per step", _eager),
+)
 
 
-def _eagerly(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
-    yield _row(
-        m.WorkAspect.EAGER,
-        "eager operators per step",
-        _sum(base.eager),
-        _sum(head.eager),
-        base.eager != head.eager,
-    )
-
-
-@m.skippable
-def _sum(eager: tuple[tuple[str, float], ...] | m.Skipped) -> float:
-    return sum(number for _, number in m.known(eager))
+def _consists_of(base: m.CompiledWork, head: m.CompiledWork) -> Iterator[m.WorkRow]:
+    for aspect, name, of in _PARTS:
+        part = m.skippable(of)
+        yield _row(aspect, name, part(base), part(head))
 
 
 def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
@@ -247,21 +194,42 @@ def _counted(metrics: Sequence[m.ComparedMetric]) -> Iterator[m.WorkRow]:
         for name in names:
             metric = named(metrics, name)
             if metric is not None:
-                yield _row(aspect, name, metric.base, metric.head)
+                yield _row(aspect, name, _part(metric.base), _part(metric.head))
+            # on a CPU there are no launches of CUDA graphs, which is no gap
+            elif aspect is not m.WorkAspect.CUDA_GRAPHS:
+                yield _row(aspect, name, _UNSEEN, _UNSEEN)
 
 
-def _ran(trace: m.TraceDifference | None) -> Iterator[m.WorkRow]:
+@m.skippable
+def _part(figure: m.Figure) -> _Part:
+    return m.known(figure), None
+
+
+def _ran(trace: m.TraceDifference | m.Skipped) -> m.WorkRow:
     """What the trace of a step has, compiled or not."""
-    if trace is None or trace.missing or trace.per != "step":
-        return
+    name = "kernels and operators per step"
+    if isinstance(trace, m.Skipped):
+        return _row(m.WorkAspect.KERNELS, name, trace, trace)
     kernels = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
-    yield _row(
+    return _row(
         m.WorkAspect.KERNELS,
-        "kernels and operators per step",
-        sum(kernel.before for kernel in kernels),
-        sum(kernel.after for kernel in kernels),
-        any(kernel.more for kernel in kernels),
+        name,
+        (sum(kernel.before for kernel in kernels), [kernel.before for kernel in kernels]),
+        (sum(kernel.after for kernel in kernels), [kernel.after for kernel in kernels]),
     )
+
+
+def _traces(
+    base: m.RunReport, head: m.RunReport, trace: m.TraceDifference | None
+) -> m.TraceDifference | m.Skipped:
+    """Skipped where they do not show the same kinds of events of a step."""
+    if trace is None:
+        return m.Skipped("there is no trace")
+    if trace.missing or trace.per != "step":
+        return m.Skipped(trace.missing or "the traces mark no steps")
+    if m.known(base.kernels).measured_in != m.known(head.kernels).measured_in:
+        return m.Skipped("the sides were traced in two passes")
+    return trace
 
 
 # ---------------------------------------------------------------- what differs
@@ -316,19 +284,21 @@ def _of_calls(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffere
 
 @m.otherwise(())
 def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDifference, ...]:
-    """By name: a setting of a compiled function that has another value."""
-    sides = m.known(_settings(base)), m.known(_settings(head))
-    found: list[str] = []
-    for before, after in zip(*sides, strict=False):
-        was = dict(_FIELD.findall(before))
-        now = dict(_FIELD.findall(after))
-        found += (
-            f"{name}: {was[name]} -> {now[name]}"
-            for name in was.keys() & now.keys()
-            if was[name] != now[name]
-        )
+    """By name, where each side has one state that the other has not."""
+    was = _states(base) - _states(head)
+    now = _states(head) - _states(base)
+    if not was and not now:
+        return ()
+    if len(was) != 1 or len(now) != 1:
+        number = f"{plural(len(_states(head)), 'state')} of torch's settings"
+        text = f"{number}, {plural(len(_states(base)), 'state')} in base"
+        return (m.WorkDifference(m.WorkAspect.SETTINGS, text),)
+    before = dict(_FIELD.findall(next(iter(was))))
+    after = dict(_FIELD.findall(next(iter(now))))
     return tuple(
-        m.WorkDifference(m.WorkAspect.SETTINGS, f"setting {text}") for text in sorted(set(found))
+        m.WorkDifference(m.WorkAspect.SETTINGS, f"setting {name}: {before[name]} -> {value}")
+        for name, value in sorted(after.items())
+        if before.get(name, value) != value
     )
 
 
@@ -337,9 +307,9 @@ def _of_guards(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffer
     """Of a kind of which there are more, those that base has not in these words."""
     before = base.named(m.known(base.guards))
     after = head.named(m.known(head.guards))
-    kinds = _kinds(base, base.guards)
-    grown = _kinds(head, head.guards) - kinds
-    fallen = kinds - _kinds(head, head.guards)
+    kinds = _kinds(before)
+    grown = _kinds(after) - kinds
+    fallen = kinds - _kinds(after)
     found = []
     for side, other, more, sign in ((after, before, grown, "+"), (before, after, fallen, "-")):
         left = Counter(item.text for item in other)
@@ -378,11 +348,11 @@ def _of_eager(
 
 
 def _of_kernels(
-    trace: m.TraceDifference | None, ran: m.Kernels, rows: Iterable[m.WorkRow]
+    trace: m.TraceDifference | m.Skipped, ran: m.Kernels, rows: Iterable[m.WorkRow]
 ) -> Iterator[m.WorkDifference]:
     """What runs more or less often, by its name, where that is all that is known of it."""
     told = (m.WorkAspect.EAGER, m.WorkAspect.CODE, m.WorkAspect.LAUNCHES)
-    if trace is None or any(_differs(rows, aspect) for aspect in told):
+    if isinstance(trace, m.Skipped) or any(_differs(rows, aspect) for aspect in told):
         return
     places = _places(ran)
     for kernel in trace.kernels:
@@ -412,13 +382,26 @@ def _aligned(aspect: m.WorkAspect, base: _Items, head: _Items) -> Iterator[m.Wor
         text = f"{len(before):,} -> {len(after):,}; they are too many to be held line by line"
         yield m.WorkDifference(aspect, text, _line(head[first:]))
         return
+    # An operator that only moved stands on both sides.
+    come = Counter(after) - Counter(before)
+    left = Counter(before) - Counter(after)
     matcher = difflib.SequenceMatcher(None, before[first:], after[first:], autojunk=False)
     for tag, low, high, new_low, new_high in matcher.get_opcodes():
         if tag == "equal":
             continue
-        gone = base[first + low : first + high]
-        new = head[first + new_low : first + new_high]
+        gone = _of_these(left, base[first + low : first + high])
+        new = _of_these(come, head[first + new_low : first + new_high])
         yield from _by_line(aspect, gone, new)
+
+
+def _of_these(left: Counter[str], items: _Items) -> list[_Item]:
+    """As many of ``items`` as ``left`` has of each, which are taken off it."""
+    found = []
+    for item in items:
+        if left[item.text] > 0:
+            left[item.text] -= 1
+            found.append(item)
+    return found
 
 
 def _by_line(aspect: m.WorkAspect, gone: _Items, new: _Items) -> Iterator[m.WorkDifference]:
@@ -476,41 +459,45 @@ def _put_down(
 
 def in_words(compared: m.Comparison, root: str) -> str:
     """Of all runs in one sentence; empty where none was compared. ``root``: of head's sources."""
-    works = [run.work for run in compared.runs if isinstance(run.work, m.ComparedWork)]
+    runs = [run for run in compared.runs if run.status is m.Presence.BOTH]
+    works = [run.work for run in runs if isinstance(run.work, m.ComparedWork)]
     if not works:
         return ""
-    differing = [work for work in works if work.differs]
-    if not differing:
-        return _the_same(works)
-    first = differing[0]
-    aspects = dict.fromkeys(row.aspect for row in first.rows if row.differs is True)
-    text = f"what is compiled and run differs ({', '.join(aspects)})"
-    if not _RUNS.intersection(aspects) and _has(first, m.WorkAspect.CODE, differs=False):
-        text = f"the same code runs, and what it is made of differs ({', '.join(aspects)})"
+    rows = [row for work in works for row in work.rows]
+    in_runs = plural(len(works), "run")
+    if len(works) < len(runs):
+        in_runs = f"{len(works)} of {len(runs)} runs"
+    if not any(work.differs for work in works):
+        return _the_same(rows, in_runs)
+    differing = [row for row in rows if row.differs is True]
+    aspects = ", ".join(dict.fromkeys(row.aspect for row in differing))
+    text = f"what is compiled and run differs ({aspects})"
+    if all(row.differs is False for row in rows if row.aspect in _RUNS):
+        text = f"the same code runs in {in_runs}, and what it is made of differs ({aspects})"
     if compared.environment:
-        text = f"{text}, and so do the environments, which may be why"
-    elif first.differences:
-        told = first.differences[0]
-        place = ""
-        if told.place is not None:
-            place = f"{relative(told.place.file, root)}:{told.place.line}: "
-        text = f"{text}; {place}{told.text}"
+        return f"{text}, and so do the environments, which may be why"
+    told = [each for work in works for each in work.differences]
+    for first in told[:1]:
+        text = f"{text}; {_where(first, root)}{first.text}"
     return text
 
 
-def _the_same(works: Sequence[m.ComparedWork]) -> str:
+def _where(difference: m.WorkDifference, root: str) -> str:
+    """``model.py:12: ``; empty where only base has the line."""
+    place = difference.place
+    if place is None or (difference.only_in_base and difference.changed is None):
+        return ""
+    return f"{relative(place.file, root)}:{place.line}: "
+
+
+def _the_same(rows: Sequence[m.WorkRow], in_runs: str) -> str:
     """Only of what was seen on both sides."""
-    rows = [row for work in works for row in work.rows]
     unseen = dict.fromkeys(row.name for row in rows if isinstance(row.differs, m.Skipped))
-    in_runs = f"the same work in {plural(len(works), 'run')}"
     if not unseen:
-        return f"{in_runs}: all {len(rows)} things that were counted are equal"
+        return f"the same work in {in_runs}: all {len(rows)} things that were counted are equal"
     seen = sum(row.differs is False for row in rows)
     equal = f"{seen} of {len(rows)} things that are counted are equal"
-    return f"{in_runs}, as far as it was seen: {equal}; not compared: {', '.join(unseen)}"
-
-
-def _has(work: m.ComparedWork, aspect: m.WorkAspect, differs: bool | None = None) -> bool:
-    """``differs``: None for either."""
-    rows = [row for row in work.rows if row.aspect is aspect]
-    return any(differs is None or row.differs is differs for row in rows)
+    return (
+        f"the same work in {in_runs}, as far as it was seen: {equal}; "
+        f"not compared: {', '.join(unseen)}"
+    )

@@ -71,4 +71,6 @@ def _place(difference: m.WorkDifference, root: str) -> str:
     place = difference.place
     if place is None:
         return DASH
+    if difference.only_in_base and difference.changed is None:
+        return f"in base, {line_of(place, root)} {place.text.strip()}".strip()
     return f"{line_of(place, root)} {place.text.strip()}".strip()

@@ -8,7 +8,7 @@ asked, and no name of the program's is looked at.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ NO_TEXTS = m.Skipped(
 # "EQUALS_MATCH: L['self'].scale == 2  # y = x * self.scale  # app/model.py:11 in forward"
 _GUARD = re.compile(
     r"(?P<code>.*?)\s*"
-    r"(?:# (?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+).*)?",
+    r"(?:# (?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d{1,9}) in (?P<function>[^\s(]+).*)?",
     re.DOTALL,
 )
 _OBJECT = re.compile(r"\b\d{9,}\b")  # an address, which is another one in each process
@@ -46,7 +46,9 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     if trace is None:
         return m.Skipped("COMPILE did not come to its end")
     texts = trace.all.texts
-    if not texts:
+    works = run.record.kernel_origins
+    eager = _eager(works)
+    if not texts and isinstance(eager, m.Skipped):
         return NO_TEXTS
     cut = sum(bool(each.cut) for each in texts)
     if cut:
@@ -70,7 +72,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
             read, digest = compiled_text.graph(each.text)
             operators += (_operator(one, items, run) for one in read)
             name = each.compile_id
-            counted = runs.get(name, m.Skipped("its runs were not counted"))
+            counted = m.skippable(_runs_of)(name, runs)
             function = functions.get(name, "")
             graphs.append(m.WorkOfGraph(name, function, digest, len(read), counted))
     calls = _calls(run, texts, items)
@@ -78,7 +80,6 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     sizes = [operators] + [each for each in (calls, guards) if isinstance(each, tuple)]
     if max(map(len, sizes)) > MOST:
         return m.Skipped(f"more than {MOST:,} operators, calls or guards")
-    works = run.record.kernel_origins
     return m.CompiledWork(
         graphs=tuple(graphs),
         items=tuple(items),
@@ -88,9 +89,9 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         name_guards=sum(each.names for each in trace.all.guards),
         allocated_bytes=_allocated_bytes(works),
         calls_per_step=_per_step(works, runs, lambda graph: graph.kernels),
-        bytes_per_step=_per_step(works, runs, lambda graph: graph.moved_bytes),
+        bytes_per_step=_per_step(works, runs, _moved_bytes),
         flops_per_step=_flops(works, runs),
-        eager=_eager(works),
+        eager=eager,
     )
 
 
@@ -104,11 +105,11 @@ def _operator(one: compiled_text.Operator, items: _Items, run: RunEvidence) -> i
 
 @m.skippable
 def _calls(
-    run: RunEvidence, texts: Iterable[m.CompiledText], items: _Items
+    run: RunEvidence, texts: Sequence[m.CompiledText], items: _Items
 ) -> tuple[int, ...] | m.Skipped:
     """Of all generated code; its lines come from what Inductor said of the same call."""
     codes = [each for each in texts if each.what == m.CODE]
-    if not codes:
+    if texts and not codes:
         return m.Skipped("no code was generated")
     origins: dict[tuple[str, str], list[m.KernelOrigin]] = defaultdict(list)
     if isinstance(run.record.kernel_origins, m.KernelOrigins):
@@ -128,7 +129,7 @@ def _calls(
 
 def _guards(trace: RunTrace, items: _Items) -> tuple[int, ...] | m.Skipped:
     told = trace.all.guards
-    if not told:
+    if not told and trace.all.texts:
         return m.Skipped("this Recording holds no guards")
     for each in told:
         if each.missing:
@@ -153,11 +154,15 @@ def _guard(text: str, trace: RunTrace, items: _Items) -> int:
 # ---------------------------------------------------------------- of a step
 
 
-def _runs_per_step(trace: RunTrace) -> Mapping[str, float | m.Skipped]:
+@m.skippable
+def _runs_per_step(trace: RunTrace) -> Mapping[str, float]:
     """By compile id: how often the graph ran in a call after warm-up."""
     steps = trace.calls - trace.steady_from
+    numbers = [each.compile_id for each in trace.all.graphs]
     if steps < 1:
-        return {}
+        m.known(m.Skipped("no step came after warm-up"))
+    if len(set(numbers)) < len(numbers):
+        m.known(m.Skipped("two graphs have one number, as after torch._dynamo.reset()"))
     return {
         each.compile_id: sum(
             times for call, times in each.runs.items() if call >= trace.steady_from
@@ -167,28 +172,40 @@ def _runs_per_step(trace: RunTrace) -> Mapping[str, float | m.Skipped]:
     }
 
 
+_Runs = Mapping[str, float] | m.Skipped
+
+
 @m.skippable
 def _per_step(
-    origins: m.KernelOrigins | m.Skipped,
-    runs: Mapping[str, float | m.Skipped],
-    of: Callable[[m.GraphWork], int],
+    origins: m.KernelOrigins | m.Skipped, runs: _Runs, of: Callable[[m.GraphWork], int]
 ) -> m.Figure:
+    """A backward is taken to run as often as its forward."""
     graphs = m.known(m.known(origins).graphs)
-    if not runs:
-        return m.Skipped("no step came after warm-up")
-    return sum(of(graph) * m.known(runs.get(graph.compile_id, 0.0)) for graph in graphs)
+    return sum(of(graph) * _runs_of(graph.compile_id, runs) for graph in graphs)
+
+
+def _runs_of(compile_id: str, runs: _Runs) -> float:
+    number = m.known(runs).get(compile_id)
+    if number is None:
+        return m.known(m.Skipped("the runs of a graph were not counted"))
+    return number
+
+
+def _moved_bytes(graph: m.GraphWork) -> int:
+    if graph.unknown:
+        m.known(m.Skipped("what some calls move is not known"))
+    return graph.moved_bytes
 
 
 @m.skippable
-def _flops(origins: m.KernelOrigins | m.Skipped, runs: Mapping[str, float | m.Skipped]) -> m.Figure:
+def _flops(origins: m.KernelOrigins | m.Skipped, runs: _Runs) -> m.Figure:
     """Of what Inductor counts: matrix products, convolutions and attention."""
-    known = m.known(origins).origins
-    if not runs:
-        return m.Skipped("no step came after warm-up")
+    known = m.known(origins)
+    if known.left_out:
+        return m.Skipped("the Recording holds a part of the calls")
+    counted = [each for each in known.origins if each.work and each.work.flops and each.compile_id]
     return sum(
-        (each.work.flops or 0) * m.known(runs.get(each.compile_id, 0.0))
-        for each in known
-        if each.work is not None and each.compile_id
+        (each.work.flops or 0) * _runs_of(each.compile_id, runs) for each in counted if each.work
     )
 
 

@@ -103,7 +103,7 @@ class WorkDifference(Model, kw_only=False):
         other = self.location
         if one is None or other is None:
             return False
-        return self.only_in_base or one.line == other.line
+        return self.only_in_base or (one.line == other.line and other.file.endswith(one.file))
 
 
 class ComparedWork(Tagged):

@@ -9,24 +9,29 @@ the same work reads the same whatever its author calls things. Formats: the Pyth
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from kgprof import model as m
 
-_PLACE = re.compile(r"\s*# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>\S+)(?:, code: .*)?$")
+_PLACE = re.compile(
+    r"\s*# File: (?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>\S+)(?:, code: .*)?$"
+)
 _PARAMETER = re.compile(r"(?P<name>\w+): \"(?P<type>[^\"]*)\"")
-_STATEMENT = re.compile(r"\s*(?P<name>\w+)(?:: \"(?P<type>[^\"]*)\")? = (?P<value>.*)")
 _FORWARD = re.compile(r"\s*def forward\(self(?:, (?P<parameters>.*))?\):")
-_RETURN = re.compile(r"\s*return (?P<value>.*)")
-_DELETED = ";  "  # before what torch lets go of behind a statement
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # by ast.parse
+_CLASS = re.compile(r"\s*class (?P<name>\w+)\(")
 _SYMBOL = re.compile(r"\b[suz]\d+\b")
-_NUMBER = re.compile(r"_\d+$")
-_KERNEL_MAKER = "async_compile"
-_CALLERS = re.compile(r"call|partition_\d+|inner_call")
+_NUMBER = re.compile(r"_?\d+$")
+_CALLERS = ("call", "inner_call")
+# functions of the generated module that are not a part of a step
+_BESIDE = ("benchmark_compiled_module", "get_args", "recursively_apply_fns", "__init__")
+_COPY = ".copy_"  # between devices
 _LIBRARY = re.compile(r"(?:extern_kernels|aten|torch\.ops)\.")
 # fields of a Triton kernel that name the machine, the process or the kernel itself
-_OWN_FIELDS = re.compile(r"'(?:backend_hash|kernel_name|device_str|autotune_local_cache)': [^,}]+")
-_COMMENT = re.compile(r"#(?! *pragma).*|//.*")
+_OWN_FIELDS = re.compile(
+    r"'(?:backend_hash|kernel_name|device_str|autotune_local_cache)': [^,}]+,?"
+)
+_CPP_COMMENT = re.compile(r"[ \t]*(?://|#include ).*")
 
 
 # what it does, and the line of the program that torch names for it
@@ -44,70 +49,158 @@ def digest(text: str) -> str:
 
 def graph(text: str) -> tuple[tuple[Operator, ...], str]:
     """The operators of Dynamo's graph in torch's words, its nested graphs' too, and the graph's
-    digest: of all operators with the digests of what they are given, in any order."""
-    symbols: dict[str, str] = {}
-
-    def renamed(words: str) -> str:
-        """torch numbers a size's symbol by the name of what has it: here as they come."""
-        return _SYMBOL.sub(lambda found: symbols.setdefault(found[0], f"s{len(symbols)}"), words)
-
-    operators: list[Operator] = []
-    digests: list[str] = []
-    line: m.SourceLine | None = None
-    types: dict[str, str] = {}
-    given: dict[str, str] = {}
+    digest: of each operator with the digests of what it is given, in any order that has the same
+    effects. Inputs of one type are exchangeable."""
+    nested: list[tuple[str, list[str]]] = []
     for row in text.splitlines():
+        if begins := _CLASS.match(row):
+            nested.append((begins["name"], []))
+        elif nested:
+            nested[-1][1].append(row)
+    symbols: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    operators: list[Operator] = []
+    # a graph stands before those that it has within it
+    for name, rows in reversed(nested):
+        body = _Body(symbols, digests)
+        for row in rows:
+            body.read(row)
+        operators = body.operators + operators
+        digests[name] = body.digest
+    names = [name for name, _ in nested]
+    return tuple(operators), digests[names[0]] if names else digest("")
+
+
+class _Body:
+    """The ``forward`` of one graph, read row by row."""
+
+    def __init__(self, symbols: dict[str, str], nested: Mapping[str, str]) -> None:
+        """``symbols``: of sizes, with their names here; ``nested``: digests of graphs by name."""
+        self.operators: list[Operator] = []
+        self._symbols = symbols
+        self._nested = nested
+        self._digests: list[str] = []
+        self._line: m.SourceLine | None = None
+        self._types: dict[str, str] = {}
+        self._given: dict[str, str] = {}  # the same variables with the digests of their values
+        self._state = ""  # of what has changed more than a variable: grad mode, a context
+
+    @property
+    def digest(self) -> str:
+        return digest("\n".join(sorted(self._digests)))
+
+    def read(self, row: str) -> None:
         if place := _PLACE.match(row):
-            line = m.SourceLine(
+            self._line = m.SourceLine(
                 file=place["file"], line=int(place["line"]), function=place["function"]
             )
         elif begins := _FORWARD.match(row):
             parameters = _PARAMETER.findall(begins["parameters"] or "")
-            types = {name: renamed(kind) for name, kind in parameters}
-            given = dict(types)
-            digests += given.values()
-        elif ends := _RETURN.match(row):
-            digests.append(digest(_written(ends["value"], given)))
-        elif made := _STATEMENT.match(row):
-            name = made["name"]
-            value = renamed(made["value"].partition(_DELETED)[0])
-            if value == "None":
-                continue
-            if value in types:
-                types[name], given[name] = types[value], given[value]
-                continue
-            kind = renamed(made["type"] or "")
-            operators.append((f"{_written(value, types)} -> {kind}", line))
-            given[name] = digest(f"{_written(value, given)} -> {kind}")
-            types[name] = kind or "_"
-            digests.append(given[name])
-    return tuple(operators), digest("\n".join(sorted(digests)))
+            self._types = {name: self._renamed(kind) for name, kind in parameters}
+            self._given = dict(self._types)
+            self._digests += self._given.values()
+        elif row.strip() and not row.lstrip().startswith("#"):
+            self._statements(row.strip())
 
+    def _statements(self, row: str) -> None:
+        try:
+            statements = ast.parse(row).body
+        except _UNREADABLE:
+            self._operator(row, row)
+            return
+        for statement in statements:
+            self._statement(statement)
 
-def _written(expression: str, names: Mapping[str, str]) -> str:
-    """The expression with each variable replaced by what ``names`` has for it; as it is where it is
-    no Python."""
-    try:
-        tree = ast.parse(expression, mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
-        return expression
-    return ast.unparse(_Replaced(names).visit(tree))
+    def _statement(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.Assign(value=ast.Constant(value=None)):
+                return  # torch lets go of a variable
+            case ast.Return(value=ast.expr() as value):
+                self._digests.append(digest(self._written(value, self._given)))
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.Name(id=other))
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=other))
+            ) if other in self._types:
+                self._types[name] = self._types[other]
+                self._given[name] = self._given[other]
+            case ast.AnnAssign(
+                target=ast.Name(id=name),
+                annotation=ast.Constant(value=str(kind)),
+                value=ast.expr() as value,
+            ):
+                self._makes(name, value, f" -> {self._renamed(kind)}", self._renamed(kind))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self._makes(name, value, "", "_")
+                self._state = self._given[name]
+            case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
+                made = self._operator(
+                    self._written(statement, self._types), self._written(statement, self._given)
+                )
+                self._changed(target, made)
+            case _:
+                self._state = self._operator(
+                    self._written(statement, self._types), self._written(statement, self._given)
+                )
+
+    def _makes(self, name: str, value: ast.expr, words: str, kind: str) -> None:
+        made = self._operator(
+            self._written(value, self._types) + words, self._written(value, self._given) + words
+        )
+        match value:
+            case ast.Call(func=ast.Attribute(value=target, attr=method)) if method.endswith("_"):
+                self._changed(target, made)
+        self._types[name] = kind
+        self._given[name] = made
+
+    def _changed(self, target: ast.expr, made: str) -> None:
+        """In place: whoever reads the variable from here on reads another value."""
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+        if isinstance(target, ast.Name) and target.id in self._given:
+            self._given[target.id] = made
+
+    def _operator(self, text: str, given: str) -> str:
+        """The digest of an operator that is added; ``given``: it with digests for variables."""
+        self.operators.append((text, self._line))
+        made = digest(given + self._state)
+        self._digests.append(made)
+        return made
+
+    def _written(self, node: ast.AST, names: Mapping[str, str]) -> str:
+        copied = ast.parse(ast.unparse(node))
+        replaced = _Replaced(names, nested=self._nested, symbols=self._renamed).visit(copied)
+        return ast.unparse(replaced)
+
+    def _renamed(self, words: str) -> str:
+        """torch numbers a size's symbol by the name of what has it: here as they come."""
+        symbols = self._symbols
+        return _SYMBOL.sub(lambda found: symbols.setdefault(found[0], f"s{len(symbols)}"), words)
 
 
 class _Replaced(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str], others: str = "") -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        *,
+        nested: Mapping[str, str],
+        symbols: Callable[[str], str] = str,
+        others: str = "",
+    ) -> None:
         """``others``: for a name that is none of ``names``; empty: the name itself."""
         self._names = names
+        self._nested = nested
+        self._symbols = symbols
         self._others = others
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._names.get(node.id, self._others or node.id))
+        known = self._names.get(node.id)
+        return ast.Name(known or self._others or self._symbols(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """What is kept in the graph's module (a nested graph, a constant) has a number for a
-        name."""
+        """What is kept in the graph's module is a nested graph, or has a number for a name."""
         if isinstance(node.value, ast.Name) and node.value.id == "self":
-            return ast.Name("self._")
+            kept = self._nested.get(node.attr) or _NUMBER.sub("", node.attr)
+            return ast.Name(f"self.{kept}")
         self.generic_visit(node)
         return node
 
@@ -116,21 +209,26 @@ class _Replaced(ast.NodeTransformer):
 
 
 def calls(code: str) -> tuple[Call, ...] | m.Skipped:
-    """What the generated Python calls, in its order."""
+    """What the generated Python calls of kernels, libraries and copies, branches and loops
+    included, in the order of its lines."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         return m.Skipped(f"the generated code is not Python ({type(error).__name__})")
     kernels = dict(_kernels(tree))
-    callers = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and _CALLERS.fullmatch(node.name)
-    ]
-    found = [call for caller in callers for call in _called(caller.body, kernels)]
-    if not callers:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    if not any(function.name in _CALLERS for function in functions):
         return m.Skipped("the generated code has no function call")
-    return tuple(found)
+    found = {
+        (node.lineno, node.col_offset): node
+        for function in functions
+        if function.name not in _BESIDE
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+    }
+    sizes = dict(_sizes(tree))
+    called = [_call(found[place], kernels, sizes) for place in sorted(found)]
+    return tuple(call for call in called if call is not None)
 
 
 def _kernels(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -139,47 +237,57 @@ def _kernels(tree: ast.Module) -> Iterator[tuple[str, str]]:
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))) as made,
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr=language)
+                ) as made,
             ):
-                texts = (ast.unparse(each) for each in made.args)
-                yield name, digest("\n".join(_source(text, name) for text in texts))
+                texts = (_source(each, name, language) for each in made.args)
+                yield name, digest("\n".join(texts))
 
 
-def _source(text: str, name: str) -> str:
-    """A kernel's argument of the compiler, without its name and what is only about this machine."""
+def _source(argument: ast.expr, name: str, language: str) -> str:
+    """An argument of the kernel's compiler, without comments, the kernel's name and what is only
+    about this machine."""
+    if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
+        return ast.unparse(argument)
+    text = _OWN_FIELDS.sub("", argument.value.replace(name, _NUMBER.sub("", name)))
+    if language.startswith("cpp"):
+        return _CPP_COMMENT.sub("", text)
     try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return ast.unparse(ast.parse(text))
+    except _UNREADABLE:
         return text
-    if not isinstance(value, str):
-        return text
-    bare = _OWN_FIELDS.sub("", value.replace(name, _NUMBER.sub("", name)))
-    return "\n".join(_COMMENT.sub("", line).rstrip() for line in bare.splitlines())
 
 
-def _called(body: Sequence[ast.stmt], kernels: Mapping[str, str]) -> Iterator[Call]:
-    for statement in body:
-        match statement:
-            case ast.With(body=within):
-                yield from _called(within, kernels)
-            case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call):
-                function = ast.unparse(call.func)
-                kernel = function.removesuffix(".run")
-                if kernel in kernels or _LIBRARY.match(function):
-                    yield kernel, _call_text(call, kernel, kernels)
+def _sizes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Variables that hold a number: symbols of sizes, and what is computed of them."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp() | ast.Constant()):
+                yield name, _SYMBOL.sub("s", ast.unparse(node.value))
+            case ast.Name(id=name) if _SYMBOL.fullmatch(name):
+                yield name, "s"
 
 
-def _call_text(call: ast.Call, function: str, kernels: Mapping[str, str]) -> str:
-    """With the numbers that it is given, and a line for each variable."""
-    given = [_without_names(argument) for argument in call.args]
-    given += [f"{named.arg}={_without_names(named.value)}" for named in call.keywords]
+def _call(call: ast.Call, kernels: Mapping[str, str], sizes: Mapping[str, str]) -> Call | None:
+    """None for what launches nothing: views, allocations, checks."""
+    function = ast.unparse(call.func)
+    kernel = function.removesuffix(".run")
     name = function
-    if function in kernels:
-        name = f"{_NUMBER.sub('', function)} {kernels[function]}"
-    return f"{name}({', '.join(given)})"
+    if kernel in kernels:
+        name = f"{_NUMBER.sub('', kernel)} {kernels[kernel]}"
+    elif function.endswith(_COPY):
+        name = _COPY
+    elif not _LIBRARY.match(function):
+        return None
+    given = [_without_names(argument, sizes) for argument in call.args]
+    given += [f"{named.arg}={_without_names(named.value, sizes)}" for named in call.keywords]
+    return kernel, f"{name}({', '.join(given)})"
 
 
-def _without_names(node: ast.expr) -> str:
+def _without_names(node: ast.expr, sizes: Mapping[str, str]) -> str:
     if isinstance(node, ast.Call):  # a view: its own name says what it is
-        return f"{ast.unparse(node.func)}({', '.join(map(_without_names, node.args))})"
-    return ast.unparse(_Replaced({}, "_").visit(node))
+        given = [_without_names(argument, sizes) for argument in node.args]
+        given += [f"{named.arg}={_without_names(named.value, sizes)}" for named in node.keywords]
+        return f"{ast.unparse(node.func).rpartition('.')[2]}({', '.join(given)})"
+    return ast.unparse(_Replaced(sizes, nested={}, others="_").visit(node))

@@ -150,3 +150,118 @@ def test_code_that_does_otherwise_is_another(old: str, new: str) -> None:
 @pytest.mark.parametrize("code", ["this is no Python", "x = 1", "def call(args:\n"])
 def test_what_is_no_generated_code_is_skipped(code: str) -> None:
     assert isinstance(compiled_text.calls(code), Skipped)
+
+
+# ---------------------------------------------------------------- what hides easily
+
+
+def body(*rows: str) -> str:
+    """A graph of two inputs with these rows."""
+    lines = "\n".join(f"        {row}" for row in rows)
+    return (
+        "class GraphModule(torch.nn.Module):\n"
+        '    def forward(self, L_x_: "f32[8][1]cpu", L_p_: "b8[][]cpu"):\n'
+        f"        x = L_x_\n{lines}\n"
+    )
+
+
+SIN = 'y: "f32[8][1]cpu" = x.sin()'
+TWICE = 'z: "f32[8][1]cpu" = y * 2'
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            [SIN, 'y += 1;  y_1: "f32[8][1]cpu" = y;  y = None', "return (y_1,)"],
+            [SIN, 'y *= 7;  y_1: "f32[8][1]cpu" = y;  y = None', "return (y_1,)"],
+            id="in place",
+        ),
+        pytest.param(
+            [SIN, "y[0] = 1;  setitem = y;  setitem = None", "return (y,)"],
+            [SIN, "y[1:3] = 5;  setitem = y;  setitem = None", "return (y,)"],
+            id="setitem",
+        ),
+        pytest.param(
+            [SIN, 'a: "f32[8][1]cpu" = y.add_(1)', TWICE, "return (z,)"],
+            [SIN, TWICE, 'a: "f32[8][1]cpu" = y.add_(1)', "return (z,)"],
+            id="order of a change in place",
+        ),
+        pytest.param(
+            ["off = torch._C._set_grad_enabled(False);  off = None", SIN, TWICE, "return (z,)"],
+            [SIN, "off = torch._C._set_grad_enabled(False);  off = None", TWICE, "return (z,)"],
+            id="grad mode",
+        ),
+        pytest.param(
+            ['s1: "f32[8][1]cpu" = x.sin()', 's2: "f32[8][1]cpu" = x.cos()', "return (s1 - s2,)"],
+            ['s1: "f32[8][1]cpu" = x.sin()', 's2: "f32[8][1]cpu" = x.cos()', "return (s2 - s1,)"],
+            id="names like symbols",
+        ),
+        pytest.param(
+            ["torch._assert_async(L_p_)", "return (x,)"],
+            ["torch._check(L_p_)", "return (x,)"],
+            id="without a result",
+        ),
+    ],
+)
+def test_what_is_done_without_a_new_variable_counts(one: list[str], other: list[str]) -> None:
+    assert compiled_text.graph(body(*one))[1] != compiled_text.graph(body(*other))[1]
+
+
+def test_variables_that_are_called_like_symbols_may_be_renamed() -> None:
+    rows = ['s1: "f32[8][1]cpu" = x.sin()', 's2: "f32[8][1]cpu" = x.cos()', "return (s1 - s2,)"]
+    renamed = [row.replace("s1", "a").replace("s2", "b") for row in rows]
+
+    assert compiled_text.graph(body(*rows)) == compiled_text.graph(body(*renamed))
+
+
+def nested(name: str, operator: str) -> str:
+    return (
+        f"\n    class {name}(torch.nn.Module):\n"
+        '        def forward(self, L_x_: "f32[8][1]cpu"):\n'
+        f'            r: "f32[8][1]cpu" = L_x_.{operator}()\n'
+        "            return (r,)\n"
+    )
+
+
+def test_branches_that_are_exchanged_are_another_graph() -> None:
+    rows = body(
+        "cond_true_0 = self.cond_true_0",
+        "cond_false_0 = self.cond_false_0",
+        "cond = torch.ops.higher_order.cond(L_p_, cond_true_0, cond_false_0, (x,))",
+        "return (cond[0],)",
+    )
+    one = rows + nested("cond_true_0", "sin") + nested("cond_false_0", "cos")
+    other = rows + nested("cond_true_0", "cos") + nested("cond_false_0", "sin")
+
+    assert compiled_text.graph(one)[1] != compiled_text.graph(other)[1]
+    assert len(compiled_text.graph(one)[0]) == 5
+
+
+MAKER = "cpp_pybinding(['const float*', 'float*'], "
+TRITON = CODE.replace(MAKER, "triton('cpp_fused_add_mul_sin_0', ").replace(
+    'extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }',
+    "x1 = xindex // 4  # a divisor",
+)
+RETURN = "        return (buf0,)"
+COPIED = f"        buf0.copy_(arg0_1, False)\n{RETURN}"
+BRANCH = f"        if arg0_1.item():\n            extern_kernels.mm(buf0, buf0)\n{RETURN}"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "same"),
+    [
+        (TRITON, "// 4", "// 8", False),
+        (TRITON, "# a divisor", "# another", True),
+        (CODE, "in_ptr0[0]; }", "in_ptr0[0]; }  // why", True),
+        (CODE, "out=buf0)", "out=buf0, alpha=2)", False),
+        (CODE, RETURN, COPIED, False),
+        (CODE, RETURN, BRANCH, False),
+        (CODE, RETURN, f"        del arg0_1\n{RETURN}", True),
+    ],
+)
+def test_code_is_read_to_its_last_number(text: str, old: str, new: str, same: bool) -> None:
+    assert old in text
+    found = compiled_text.calls(text.replace(old, new))
+
+    assert (found == compiled_text.calls(text)) == same

@@ -226,12 +226,15 @@ class EagerCalls(Source):
 
 
 def _typed(value: Any) -> str:
-    """``float32[8, 4]``, and a list of them; empty for what is no tensor."""
+    """``float32[8, 4]``, a whole number, a dtype or device, and a list of them; empty for what else
+    there is, as a factor."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{[*value.shape]}"
     if isinstance(value, list | tuple):
         within = list(filter(None, map(_typed, value)))
         return f"[{', '.join(within)}]" * bool(within)
+    if isinstance(value, int | torch.dtype | torch.device):
+        return str(value).removeprefix("torch.")
     return ""
 
 

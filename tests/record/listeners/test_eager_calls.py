@@ -325,7 +325,7 @@ def test_an_operator_has_the_types_of_what_it_is_given_per_step() -> None:
     assert isinstance(found, KernelOrigins)
     assert not isinstance(found.eager, Skipped)
     assert dict(found.eager) == {
-        "aten::_to_copy(float32[2, 3])": 1.0,
+        "aten::_to_copy(float32[2, 3], float64)": 1.0,
         "aten::cat([float32[2, 3], float64[2, 3]])": 1.0,
         "aten::exp(float32[2, 3])": 0.5,
         "aten::mm(float32[2, 3], float32[3, 2])": 0.5,
