@@ -40,8 +40,8 @@ METHOD = (
     "that the loops do not show is in no interval"
 )
 WORK_METHOD = (
-    "nothing was timed; graphs, generated code, guards and traces of one recording of each side "
-    "are compared as they stand, without names, numbers and hashes in them, in any order"
+    "no step was timed; graphs, generated code, guards and traces of one recording of each side "
+    "are compared, without the names of variables, numbers behind names and hashes, in any order"
 )
 _STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
 
@@ -130,7 +130,7 @@ def compare(
             for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
         ),
         settings=_changes(_options(base), _options(head)),
-        method=method_of(in_turn, head.options),
+        method=method_of(in_turn, base.options, head.options),
         in_turn=in_turn,
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
@@ -160,9 +160,9 @@ def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
     return other
 
 
-def method_of(in_turn: m.InTurn | None, options: m.Options) -> str:
+def method_of(in_turn: m.InTurn | None, *options: m.Options) -> str:
     """How the times are judged; of sides recorded in turn also when that ends."""
-    if options.untimed:
+    if all(side.untimed for side in options):
         return WORK_METHOD
     if in_turn is None:
         return METHOD

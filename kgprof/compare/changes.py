@@ -200,6 +200,7 @@ def line_of(
         doing=doing,
         shown=(*shown, *stood),
         gone=frozenset(place.text.strip() for place in gone if place.text.strip()),
+        is_exact=True,
     )
     return _likeliest(clue, changed, _texts(head))
 
@@ -231,6 +232,7 @@ class _Clue(m.Model):
     named: frozenset[str] = frozenset()
     computed: frozenset[tuple[str, int]] = frozenset()  # the lines of its kernels
     gone: frozenset[str] = frozenset()  # lines of base that it stood at
+    is_exact: bool = False  # the places are known to be its own
 
     def weight(self, line: ChangedLine, texts: Mapping[str, str]) -> int:
         place = line.place
@@ -278,7 +280,10 @@ def _likeliest(
     )
     if best is None:
         return None
-    if clue.weight(best, texts) < LEAST and len({line.place.file for line in changed}) > 1:
+    is_the_only_one = len({line.place.file for line in changed}) == 1
+    if clue.shown and clue.is_exact:
+        is_the_only_one = len(changed) == 1
+    if clue.weight(best, texts) < LEAST and not is_the_only_one:
         return None
     return best.place
 

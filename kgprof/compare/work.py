@@ -7,6 +7,7 @@ at, that its own line stood at before, or that does what such a difference comes
 """
 
 import difflib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +54,6 @@ _RUNS = frozenset(m.WorkAspect) - {
 _CALLED = ("cpp_", "triton_", "extern_kernels.")
 _LAYOUT = re.compile(r"\](?:\[[^\]]*\])?(?:cpu|cuda:\d+|meta)\b")
 _STATE = "GLOBAL_STATE"  # torch's kind of guard on its own settings
-_FIELD = re.compile(r'"(\w+)":(\w+|\[[^\]]*\])')
 _UNSEEN = m.Skipped("not measured on either side")
 _Item = m.WorkItem
 _Items = Sequence[_Item]
@@ -293,13 +293,28 @@ def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiff
         number = f"{plural(len(_states(head)), 'state')} of torch's settings"
         text = f"{number}, {plural(len(_states(base)), 'state')} in base"
         return (m.WorkDifference(m.WorkAspect.SETTINGS, text),)
-    before = dict(_FIELD.findall(next(iter(was))))
-    after = dict(_FIELD.findall(next(iter(now))))
+    before = _fields(next(iter(was)))
+    after = _fields(next(iter(now)))
     return tuple(
         m.WorkDifference(m.WorkAspect.SETTINGS, f"setting {name}: {before[name]} -> {value}")
         for name, value in sorted(after.items())
         if before.get(name, value) != value
     )
+
+
+def _fields(state: str) -> dict[str, str]:
+    """torch's settings as it prints them, JSON, by name: "autocast_state.enabled"."""
+    try:
+        settings = json.loads(state.partition("against ")[2])
+    except ValueError:
+        return {}
+    fields = {}
+    for name, value in settings.items():
+        if not isinstance(value, dict):
+            fields[name] = json.dumps(value)
+            continue
+        fields.update({f"{name}.{inner}": json.dumps(each) for inner, each in value.items()})
+    return fields
 
 
 @m.otherwise(())

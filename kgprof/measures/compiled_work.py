@@ -69,7 +69,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     }
     for each in texts:
         if each.what == m.GRAPH:
-            read, digest = compiled_text.graph(each.text)
+            read, digest = m.known(compiled_text.graph(each.text))
             operators += (_operator(one, items, run) for one in read)
             name = each.compile_id
             counted = m.skippable(_runs_of)(name, runs)

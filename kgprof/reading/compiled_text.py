@@ -16,12 +16,14 @@ from kgprof import model as m
 _PLACE = re.compile(
     r"\s*# File: (?P<file>.+?):(?P<line>\d{1,9}) in (?P<function>\S+)(?:, code: .*)?$"
 )
-_PARAMETER = re.compile(r"(?P<name>\w+): \"(?P<type>[^\"]*)\"")
+_PARAMETER = re.compile(r"(?<!\w)(?P<name>\w+): \"(?P<type>[^\"]*)\"")
 _FORWARD = re.compile(r"\s*def forward\(self(?:, (?P<parameters>.*))?\):")
+# functions that change more than what they are given
+_EFFECT = re.compile(r"_set_|_enter|_exit|autocast|_mode|nesting|dispatch|_push|_pop")
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # by ast.parse
 _CLASS = re.compile(r"\s*class (?P<name>\w+)\(")
 _SYMBOL = re.compile(r"\b[suz]\d+\b")
-_NUMBER = re.compile(r"_?\d+$")
+_NUMBER = re.compile(r"_?(?<!\d)\d+$")
 _CALLERS = ("call", "inner_call")
 # functions of the generated module that are not a part of a step
 _BESIDE = ("benchmark_compiled_module", "get_args", "recursively_apply_fns", "__init__")
@@ -31,7 +33,7 @@ _LIBRARY = re.compile(r"(?:extern_kernels|aten|torch\.ops)\.")
 _OWN_FIELDS = re.compile(
     r"'(?:backend_hash|kernel_name|device_str|autotune_local_cache)': [^,}]+,?"
 )
-_CPP_COMMENT = re.compile(r"[ \t]*(?://|#include ).*")
+_CPP_COMMENT = re.compile(r"(?://|#include ).*")
 
 
 # what it does, and the line of the program that torch names for it
@@ -47,7 +49,7 @@ def digest(text: str) -> str:
 # ---------------------------------------------------------------- Dynamo's graph
 
 
-def graph(text: str) -> tuple[tuple[Operator, ...], str]:
+def graph(text: str) -> tuple[tuple[Operator, ...], str] | m.Skipped:
     """The operators of Dynamo's graph in torch's words, its nested graphs' too, and the graph's
     digest: of each operator with the digests of what it is given, in any order that has the same
     effects. Inputs of one type are exchangeable."""
@@ -60,15 +62,18 @@ def graph(text: str) -> tuple[tuple[Operator, ...], str]:
     symbols: dict[str, str] = {}
     digests: dict[str, str] = {}
     operators: list[Operator] = []
+    bodies: list[_Body] = []
     # a graph stands before those that it has within it
     for name, rows in reversed(nested):
         body = _Body(symbols, digests)
+        bodies.append(body)
         for row in rows:
             body.read(row)
         operators = body.operators + operators
         digests[name] = body.digest
-    names = [name for name, _ in nested]
-    return tuple(operators), digests[names[0]] if names else digest("")
+    if not any(body.is_read for body in bodies):
+        return m.Skipped("a graph is not in torch's words")
+    return tuple(operators), digests[nested[0][0]]
 
 
 class _Body:
@@ -83,6 +88,7 @@ class _Body:
         self._line: m.SourceLine | None = None
         self._types: dict[str, str] = {}
         self._given: dict[str, str] = {}  # the same variables with the digests of their values
+        self.is_read = False
         self._state = ""  # of what has changed more than a variable: grad mode, a context
 
     @property
@@ -116,6 +122,7 @@ class _Body:
             case ast.Assign(value=ast.Constant(value=None)):
                 return  # torch lets go of a variable
             case ast.Return(value=ast.expr() as value):
+                self.is_read = True
                 self._digests.append(digest(self._written(value, self._given)))
             case (
                 ast.AnnAssign(target=ast.Name(id=name), value=ast.Name(id=other))
@@ -131,7 +138,8 @@ class _Body:
                 self._makes(name, value, f" -> {self._renamed(kind)}", self._renamed(kind))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._makes(name, value, "", "_")
-                self._state = self._given[name]
+                if _EFFECT.search(ast.unparse(value).partition("(")[0]):
+                    self._state = self._given[name]
             case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
                 made = self._operator(
                     self._written(statement, self._types), self._written(statement, self._given)
@@ -147,13 +155,17 @@ class _Body:
             self._written(value, self._types) + words, self._written(value, self._given) + words
         )
         match value:
-            case ast.Call(func=ast.Attribute(value=target, attr=method)) if method.endswith("_"):
+            case ast.Call(func=ast.Attribute(value=target, attr=method)) if method.endswith(
+                "_"
+            ) and not method.endswith("__"):
                 self._changed(target, made)
         self._types[name] = kind
         self._given[name] = made
 
     def _changed(self, target: ast.expr, made: str) -> None:
-        """In place: whoever reads the variable from here on reads another value."""
+        """In place: whoever reads the variable or a view of it from here on reads another
+        value."""
+        self._state = made
         while isinstance(target, ast.Subscript | ast.Attribute):
             target = target.value
         if isinstance(target, ast.Name) and target.id in self._given:
@@ -220,7 +232,7 @@ def calls(code: str) -> tuple[Call, ...] | m.Skipped:
     if not any(function.name in _CALLERS for function in functions):
         return m.Skipped("the generated code has no function call")
     found = {
-        (node.lineno, node.col_offset): node
+        (node.lineno, node.end_lineno, node.end_col_offset, node.col_offset): node
         for function in functions
         if function.name not in _BESIDE
         for node in ast.walk(function)
@@ -252,7 +264,7 @@ def _source(argument: ast.expr, name: str, language: str) -> str:
         return ast.unparse(argument)
     text = _OWN_FIELDS.sub("", argument.value.replace(name, _NUMBER.sub("", name)))
     if language.startswith("cpp"):
-        return _CPP_COMMENT.sub("", text)
+        return "\n".join(_CPP_COMMENT.sub("", line).rstrip() for line in text.splitlines())
     try:
         return ast.unparse(ast.parse(text))
     except _UNREADABLE:

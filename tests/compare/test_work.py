@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from kgprof import model as m
-from kgprof.compare import compare
+from kgprof.compare import CompareSettings, compare
+from kgprof.errors import EXIT_INCONCLUSIVE
 from tests.analysis.compared import profile, with_run
 
 FILE = "/work/project/model.py"
@@ -222,6 +223,122 @@ def test_without_the_work_of_a_side_nothing_is_said_of_it() -> None:
     assert not any("work" in said for said in (given.verdict.text, *given.verdict.reasons))
 
 
+BASE_TEXT = "".join(f"line {number}\n" for number in range(1, 20))
+HEAD_TEXT = BASE_TEXT.replace("line 13\n", "y = x.clone()\n").replace("line 3\n", "# line 3\n")
+CLONED = changed(
+    operators=(0, 1, 5),
+    items=(
+        *ITEMS,
+        m.WorkItem(text="f32[8].clone() -> f32[8]", lines=(at(13, "y = x.clone()"),)),
+    ),
+    graphs=(msgspec.structs.replace(WORK.graphs[0], digest="other"),),
+)
+
+
+def with_text(side: m.Profile, text: str) -> m.Profile:
+    source = m.ProjectSource(file=FILE, sha256=str(len(text)), text=text)
+    environment = msgspec.structs.replace(side.environment, source_root="/work/project")
+    return msgspec.structs.replace(side, sources=(source,), environment=environment)
+
+
+def put_down(head: m.Profile, work: m.CompiledWork) -> m.ComparedWork:
+    base = with_text(with_work(profile(), WORK), BASE_TEXT)
+    found = only_work(compare(base, with_text(with_work(head, work), HEAD_TEXT)))
+    assert isinstance(found, m.ComparedWork)
+    return found
+
+
+def test_a_difference_is_put_down_to_the_line_that_changed() -> None:
+    (told,) = put_down(profile(), CLONED).differences
+
+    assert told.changed is not None
+    assert (told.changed.line, told.changed.text) == (13, "y = x.clone()")
+    assert told.is_at_the_change
+
+
+def test_what_shows_at_an_unchanged_line_keeps_its_own() -> None:
+    items = (
+        *ITEMS,
+        m.WorkItem(
+            text="f32[8].clone() -> f32[8]",
+            lines=(msgspec.structs.replace(at(5), file="/work/project/other.py", function="g"),),
+        ),
+    )
+    (told,) = put_down(profile(), msgspec.structs.replace(CLONED, items=items)).differences
+
+    assert told.changed is None or told.changed.line == 13
+    assert not told.is_at_the_change
+
+
+def test_what_base_had_is_put_down_to_what_took_its_place() -> None:
+    items = (ITEMS[0], msgspec.structs.replace(ITEMS[1], lines=(at(13),)), *ITEMS[2:])
+    base = with_text(with_work(profile(), changed(items=items)), BASE_TEXT)
+    graph = msgspec.structs.replace(WORK.graphs[0], digest="other")
+    head = with_text(with_work(profile(), changed(operators=(0,), graphs=(graph,))), HEAD_TEXT)
+
+    work = only_work(compare(base, head))
+    assert isinstance(work, m.ComparedWork)
+    (told,) = work.differences
+
+    assert told.only_in_base
+    assert told.changed is not None
+    assert told.changed.line == 13
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            ['{"allow_tf32":false,"autocast_state":{"enabled":[false]}}'],
+            ['{"allow_tf32":false,"autocast_state":{"enabled":[true]}}'],
+            ["setting autocast_state.enabled: [false] -> [true]"],
+        ),
+        (['{"a":1.5}', '{"a":2}'], ['{"a":2}', '{"a":1.5}'], []),
+        (['{"a":1}', '{"a":2}'], ['{"a":2}'], ["1 state of torch's settings, 2 states in base"]),
+    ],
+)
+def test_settings_are_compared_as_states_in_any_order(
+    before: list[str], after: list[str], told: list[str]
+) -> None:
+    def state(*texts: str) -> m.CompiledWork:
+        items = tuple(
+            m.WorkItem(text=f"GLOBAL_STATE: ___check_global_state() against {text}")
+            for text in texts
+        )
+        return changed(items=(*ITEMS, *items), guards=(3, *range(5, 5 + len(texts))))
+
+    given = compare(with_work(profile(), state(*before)), with_work(profile(), state(*after)))
+    work = only_work(given)
+    assert isinstance(work, m.ComparedWork)
+
+    settings = [each for each in work.differences if each.aspect is m.WorkAspect.SETTINGS]
+    assert [each.text for each in settings] == told
+
+
+def test_an_operator_that_only_moved_is_not_told() -> None:
+    items = tuple(m.WorkItem(text=name) for name in "abcde")
+
+    def graph(digest: str) -> tuple[m.WorkOfGraph, ...]:
+        return (msgspec.structs.replace(WORK.graphs[0], digest=digest),)
+
+    base = changed(items=items, operators=(0, 1, 2, 3), graphs=graph("1"), guards=(), calls=())
+    head = changed(items=items, operators=(3, 0, 1, 2, 4), graphs=graph("2"), guards=(), calls=())
+    work = only_work(compare(with_work(profile(), base), with_work(profile(), head)))
+    assert isinstance(work, m.ComparedWork)
+
+    assert [each.text for each in work.differences] == ["+ e"]
+
+
+def test_generated_code_with_a_limit_that_one_side_has_not_is_not_passed() -> None:
+    settings = CompareSettings(budgets={"generated code": 0.0})
+    head = with_work(profile(), changed(calls=m.Skipped("C++ wrapper")))
+
+    given = compare(with_work(profile(), WORK), head, settings)
+
+    assert given.exit_code == EXIT_INCONCLUSIVE
+    assert "generated code" in " ".join((given.verdict.text, *given.verdict.reasons))
+
+
 def test_in_another_environment_no_line_is_blamed() -> None:
     other = profile()
     environment = msgspec.structs.replace(other.environment, torch="9.9")
@@ -231,7 +348,7 @@ def test_in_another_environment_no_line_is_blamed() -> None:
         changed(operators=(0,), graphs=(graph,)),
     )
 
-    given = compare(with_work(profile(), WORK), head)
+    given = compare(with_text(with_work(profile(), WORK), BASE_TEXT), with_text(head, HEAD_TEXT))
     work = only_work(given)
     assert isinstance(work, m.ComparedWork)
 

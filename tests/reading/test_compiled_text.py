@@ -43,8 +43,14 @@ class Runner:
 '''
 
 
+def read(text: str) -> tuple[tuple[compiled_text.Operator, ...], str]:
+    found = compiled_text.graph(text)
+    assert not isinstance(found, Skipped)
+    return found
+
+
 def test_operators_have_their_types_and_their_lines() -> None:
-    operators = compiled_text.graph(GRAPH)[0]
+    operators = read(GRAPH)[0]
 
     assert [text for text, _ in operators] == [
         "f32[8, 4][4, 1]cpu * f32[4][1]cpu -> f32[8, 4][4, 1]cpu",
@@ -67,7 +73,7 @@ def test_a_graph_with_other_names_is_the_same(old: str, new: str) -> None:
     other = re.sub(rf"\b{re.escape(old)}\b", new, GRAPH)
 
     assert other != GRAPH
-    assert compiled_text.graph(other)[1] == compiled_text.graph(GRAPH)[1]
+    assert read(other)[1] == read(GRAPH)[1]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +88,9 @@ def test_a_graph_with_other_names_is_the_same(old: str, new: str) -> None:
 )
 def test_a_graph_that_computes_otherwise_is_another(old: str, new: str) -> None:
     assert old in GRAPH
-    other = compiled_text.graph(GRAPH.replace(old, new))
+    other = read(GRAPH.replace(old, new))
 
-    assert other[1] != compiled_text.graph(GRAPH)[1]
+    assert other[1] != read(GRAPH)[1]
 
 
 def test_statements_in_another_order_are_the_same_graph() -> None:
@@ -95,15 +101,15 @@ def test_statements_in_another_order_are_the_same_graph() -> None:
         "        add:", '        cos: "f32[8, 4][4, 1]cpu" = l_x_.cos()\n        add:'
     )
 
-    assert compiled_text.graph(one)[1] == compiled_text.graph(other)[1]
+    assert read(one)[1] == read(other)[1]
 
 
 def test_symbols_of_sizes_are_numbered_as_they_come() -> None:
     text = GRAPH.replace("f32[8, 4]", "f32[s77, 4]").replace("(self, ", '(self, s77: "Sym(s77)", ')
 
-    other = compiled_text.graph(text.replace("s77", "s12"))
+    other = read(text.replace("s77", "s12"))
 
-    assert other == compiled_text.graph(text)
+    assert other == read(text)
     assert "f32[s0, 4]" in other[0][0][0]
 
 
@@ -205,14 +211,14 @@ TWICE = 'z: "f32[8][1]cpu" = y * 2'
     ],
 )
 def test_what_is_done_without_a_new_variable_counts(one: list[str], other: list[str]) -> None:
-    assert compiled_text.graph(body(*one))[1] != compiled_text.graph(body(*other))[1]
+    assert read(body(*one))[1] != read(body(*other))[1]
 
 
 def test_variables_that_are_called_like_symbols_may_be_renamed() -> None:
     rows = ['s1: "f32[8][1]cpu" = x.sin()', 's2: "f32[8][1]cpu" = x.cos()', "return (s1 - s2,)"]
     renamed = [row.replace("s1", "a").replace("s2", "b") for row in rows]
 
-    assert compiled_text.graph(body(*rows)) == compiled_text.graph(body(*renamed))
+    assert read(body(*rows)) == read(body(*renamed))
 
 
 def nested(name: str, operator: str) -> str:
@@ -234,8 +240,8 @@ def test_branches_that_are_exchanged_are_another_graph() -> None:
     one = rows + nested("cond_true_0", "sin") + nested("cond_false_0", "cos")
     other = rows + nested("cond_true_0", "cos") + nested("cond_false_0", "sin")
 
-    assert compiled_text.graph(one)[1] != compiled_text.graph(other)[1]
-    assert len(compiled_text.graph(one)[0]) == 5
+    assert read(one)[1] != read(other)[1]
+    assert len(read(one)[0]) == 5
 
 
 MAKER = "cpp_pybinding(['const float*', 'float*'], "
@@ -265,3 +271,41 @@ def test_code_is_read_to_its_last_number(text: str, old: str, new: str, same: bo
     found = compiled_text.calls(text.replace(old, new))
 
     assert (found == compiled_text.calls(text)) == same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            ["p = x.split(4)", 'y: "f32[8][1]cpu" = x.sin()', "return (p, y)"],
+            ['y: "f32[8][1]cpu" = x.sin()', "p = x.split(4)", "return (p, y)"],
+            id="a tuple has no type",
+        ),
+    ],
+)
+def test_independent_rows_may_stand_in_any_order(one: list[str], other: list[str]) -> None:
+    assert read(body(*one))[1] == read(body(*other))[1]
+
+
+def test_what_is_changed_through_a_view_is_another_value() -> None:
+    rows = ['v: "f32[8][1]cpu" = x.sin()', "u = v[0]"]
+    change = 'a: "f32[8][1]cpu" = v.add_(1)'
+    use = 'z: "f32[][]cpu" = u.sin()'
+
+    one = read(body(*rows, change, use, "return (z,)"))
+    other = read(body(*rows, use, change, "return (z,)"))
+
+    assert one[1] != other[1]
+
+
+@pytest.mark.parametrize("text", ["", "no class at all", "class G(M):\n    pass\n"])
+def test_what_is_no_graph_is_skipped(text: str) -> None:
+    assert isinstance(compiled_text.graph(text), Skipped)
+
+
+def test_a_copy_into_a_view_is_a_call() -> None:
+    copied = f"        reinterpret_tensor(buf0, (4, 4), (1, 4), 0).copy_(arg0_1, False)\n{RETURN}"
+    found = compiled_text.calls(CODE.replace(RETURN, copied))
+
+    assert not isinstance(found, Skipped)
+    assert found[-1][1] == ".copy_(_, False)"

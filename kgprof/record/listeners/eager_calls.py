@@ -39,6 +39,8 @@ _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 NO_STAGES = m.Skipped("kernels are not compiled a second time while a program waits")
 Lines = tuple[m.SourceLine, ...]
 
+_PLAIN = (int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout)
+
 GRADIENTS = "aten::add"  # autograd adds two of one tensor with it, in place where no mode looks on
 
 
@@ -226,14 +228,14 @@ class EagerCalls(Source):
 
 
 def _typed(value: Any) -> str:
-    """``float32[8, 4]``, a whole number, a dtype or device, and a list of them; empty for what else
-    there is, as a factor."""
+    """``float32[8, 4]``, a number, a word, a dtype, device or layout, and a list of them; empty for
+    what else there is."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{[*value.shape]}"
     if isinstance(value, list | tuple):
         within = list(filter(None, map(_typed, value)))
         return f"[{', '.join(within)}]" * bool(within)
-    if isinstance(value, int | torch.dtype | torch.device):
+    if isinstance(value, _PLAIN):
         return str(value).removeprefix("torch.")
     return ""
 

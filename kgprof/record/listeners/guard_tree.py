@@ -6,7 +6,7 @@ from typing import Any
 from kgprof import model as m
 from kgprof.record.ground.source import words
 
-MOST, TEXT = 2000, 800  # guards on values that are kept; characters of one
+MOST, TEXT = 2000, 400  # guards on values that are kept; characters of one
 
 # Kinds of torch's, by the names of their classes, that look at what a name stands for.
 _NAMES = frozenset(
@@ -30,13 +30,21 @@ def checked(manager: Any, compile_id: str) -> m.CompiledGuards:
         found = dict.fromkeys(_leaves(manager.root))
     except (AttributeError, TypeError) as error:  # of a torch whose tree is another one
         return m.CompiledGuards(compile_id=compile_id, missing=words(error))
-    values = [f"{kind}: {text[:TEXT]}" for kind, text in found if not _is_of_a_name(kind, text)]
+    values = [
+        f"{kind}: {_cut(kind, text)}" for kind, text in found if not _is_of_a_name(kind, text)
+    ]
     return m.CompiledGuards(
         compile_id=compile_id,
         values=tuple(values[:MOST]),
         names=len(found) - len(values),
         left_out=max(0, len(values) - MOST),
     )
+
+
+def _cut(kind: str, text: str) -> str:
+    if kind == "GLOBAL_STATE":  # every setting of it counts
+        return text
+    return text[:TEXT]
 
 
 def _is_of_a_name(kind: str, text: str) -> bool:
