@@ -615,8 +615,17 @@ def _plain_checkpoints(seen: Seen) -> Answer:
 def _no_recompile_in_loop(seen: Seen) -> Answer:
     going_on = (recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     against, unseen = seen.of(*going_on), seen.missing(*recompiles.RULES)
+    late = sum(entry.steady for run in seen.runs for entry in _recompiles(run))
+    if late:
+        told = f"{plural(late, 'compilation')} after warm-up belong to a graph break, or came once"
+        unseen = unseen or told
     unseen = unseen or seen.why_unknown
     return _in_compiled(seen, "no finding of one", against, (), unseen)
+
+
+@m.otherwise(())
+def _recompiles(run: m.RunReport) -> tuple[m.RecompileEntry, ...]:
+    return m.known(m.known(run.compile).recompiles)
 
 
 def _mixed_precision(seen: Seen) -> Answer:

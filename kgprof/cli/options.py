@@ -590,7 +590,7 @@ def work_only(passes: tuple[m.PassName, ...]) -> tuple[m.PassName, ...]:
     """Those that say what is compiled and run. Raises UsageError where some were named."""
     if passes:
         raise UsageError("--work-only chooses the passes", "leave out --passes or --work-only")
-    return (m.PassName.COMPILE, m.PassName.TRACE, m.PassName.MEMORY)
+    return m.OF_THE_WORK
 
 
 def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: bool) -> None:

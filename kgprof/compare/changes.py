@@ -10,6 +10,7 @@ one file. Where nothing of that holds, no line is named.
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
@@ -195,11 +196,16 @@ def line_of(
     where what is ``gone`` stood in base, or which does what ``doing`` matches."""
     root = head.source_root
     shown = [(relative(place.file, root), place.line, place.function) for place in places]
-    stood = [("", 0, place.function) for place in gone]
+    # a file is called the same on both sides, mostly
+    stood = [(PurePosixPath(place.file).name, 0, place.function) for place in gone]
     clue = _Clue(
         doing=doing,
         shown=(*shown, *stood),
-        gone=frozenset(place.text.strip() for place in gone if place.text.strip()),
+        gone=frozenset(
+            (PurePosixPath(place.file).name, place.text.strip())
+            for place in gone
+            if place.text.strip()
+        ),
         is_exact=True,
     )
     return _likeliest(clue, changed, _texts(head))
@@ -231,7 +237,8 @@ class _Clue(m.Model):
     shown: tuple[tuple[str, int, str], ...]  # file, line and function of each place
     named: frozenset[str] = frozenset()
     computed: frozenset[tuple[str, int]] = frozenset()  # the lines of its kernels
-    gone: frozenset[str] = frozenset()  # lines of base that it stood at
+    # lines of base that it stood at: the file's name and the text
+    gone: frozenset[tuple[str, str]] = frozenset()
     is_exact: bool = False  # the places are known to be its own
 
     def weight(self, line: ChangedLine, texts: Mapping[str, str]) -> int:
@@ -248,10 +255,11 @@ class _Clue(m.Model):
         bare = place.function.rpartition(".")[2]
         files = {file for file, _, _ in self.shown}
         same = any(
-            bare and (file or place.file, name.rpartition(".")[2]) == (place.file, bare)
+            bare and place.file.endswith(file) and name.rpartition(".")[2] == bare
             for file, _, name in self.shown
         )
-        stood = {text.strip() for text in line.before.splitlines()}
+        named = PurePosixPath(place.file).name
+        stood = {(named, text.strip()) for text in line.before.splitlines()}
         marks = (
             _AT * (here in {(file, at) for file, at, _ in self.shown}),
             _GONE * bool(self.gone & stood),

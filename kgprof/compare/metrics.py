@@ -469,13 +469,13 @@ BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))
 def _counts(
     sides: Sides, budgets: Budgets, findings: Sequence[m.ComparedFinding]
 ) -> Iterator[m.ComparedMetric]:
-    """Without those that neither side can have: a CPU run has no launches. Within what a count
-    moves by itself, or may move, it is the same."""
+    """Without those that neither side can have, unless they have a limit: a CPU run has no
+    launches. Within what a count moves by itself, or may move, it is the same."""
     for count in COUNTS:
         base, head = count.values(sides, findings)
-        if isinstance(base, m.Skipped) and isinstance(head, m.Skipped):
-            continue
         budget = budgets.get(count.name)
+        if isinstance(base, m.Skipped) and isinstance(head, m.Skipped) and budget is None:
+            continue
         metric = m.ComparedMetric(
             name=count.name,
             run=sides.head.key,

@@ -83,6 +83,9 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
     for run in compared.runs:
         if run.status is m.Presence.GONE:
             yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug} was not run in head")
+        if base.options.for_the_work and isinstance(run.work, m.Skipped):
+            why = f"what is compiled was not compared: {run.work.reason}"
+            yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {why}")
     yield from _not_looked_for(compared)
     for run in compared.runs:
         deciding = [metric for metric in run.metrics if metric.decides]

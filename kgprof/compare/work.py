@@ -20,7 +20,8 @@ from kgprof.collectors.compile import graph_breaks, recompiles
 from kgprof.collectors.time import syncs
 from kgprof.compare import changes
 from kgprof.compare.metrics import BREAKS, FRAMES, GRAPH_LAUNCHES, READS, RECOMPILES, named
-from kgprof.wording import middle_out, plural, relative
+from kgprof.reading.files import json_object
+from kgprof.wording import clause, middle_out, plural, relative
 
 MOST = 12  # differences that are told
 NAMED = 3  # operators, calls or guards that one difference names
@@ -304,11 +305,8 @@ def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiff
 
 def _fields(state: str) -> dict[str, str]:
     """torch's settings as it prints them, JSON, by name: "autocast_state.enabled"."""
-    try:
-        settings = json.loads(state.partition("against ")[2])
-    except ValueError:
-        return {}
     fields = {}
+    settings = json_object(state.partition("against ")[2])
     for name, value in settings.items():
         if not isinstance(value, dict):
             fields[name] = json.dumps(value)
@@ -473,11 +471,13 @@ def _put_down(
 
 
 def in_words(compared: m.Comparison, root: str) -> str:
-    """Of all runs in one sentence; empty where none was compared. ``root``: of head's sources."""
+    """Of all runs in one sentence. ``root``: of head's sources."""
     runs = [run for run in compared.runs if run.status is m.Presence.BOTH]
     works = [run.work for run in runs if isinstance(run.work, m.ComparedWork)]
     if not works:
-        return ""
+        why = dict.fromkeys(run.work.reason for run in runs if isinstance(run.work, m.Skipped))
+        why.pop(m.NOT_KEPT, None)
+        return clause("what is compiled and run was not compared: ", "; ".join(why))
     rows = [row for work in works for row in work.rows]
     in_runs = plural(len(works), "run")
     if len(works) < len(runs):

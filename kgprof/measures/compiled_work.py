@@ -46,9 +46,9 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     if trace is None:
         return m.Skipped("COMPILE did not come to its end")
     texts = trace.all.texts
-    works = run.record.kernel_origins
-    eager = _eager(works)
-    if not texts and isinstance(eager, m.Skipped):
+    eager = _eager(run.record.kernel_origins)
+    made = any(frame.compile_id for frame in trace.all.frames)
+    if not texts and (made or isinstance(eager, m.Skipped)):
         return NO_TEXTS
     cut = sum(bool(each.cut) for each in texts)
     if cut:
@@ -76,6 +76,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
             function = functions.get(name, "")
             graphs.append(m.WorkOfGraph(name, function, digest, len(read), counted))
     calls = _calls(run, texts, items)
+    works = calls if isinstance(calls, m.Skipped) else run.record.kernel_origins
     guards = _guards(trace, items)
     sizes = [operators] + [each for each in (calls, guards) if isinstance(each, tuple)]
     if max(map(len, sizes)) > MOST:

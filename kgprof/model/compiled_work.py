@@ -52,6 +52,9 @@ class CompiledWork(Tagged):
         return [self.items[place] for place in places]
 
 
+NOT_KEPT = "this report was made before compiled work was kept"
+
+
 class WorkAspect(StrEnum):
     """In the order in which a reader wants them."""
 

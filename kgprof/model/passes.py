@@ -496,6 +496,9 @@ class RunKey(Model, order=True, kw_only=False):
 MOST_ROUNDS = 1000  # a process each
 
 
+OF_THE_WORK = (PassName.COMPILE, PassName.TRACE, PassName.MEMORY)
+
+
 class Options(Model, kw_only=False):
     """What the user asked of ``kgprof profile``; the only place where defaults live."""
 
@@ -530,6 +533,11 @@ class Options(Model, kw_only=False):
         """Nothing but what a gate looks at was asked for; it judges for itself whether it has seen
         enough."""
         return bool(self.passes) and set(self.passes) <= {PassName.COMPILE, PassName.MEMORY}
+
+    @property
+    def for_the_work(self) -> bool:
+        """Nothing but what says what is compiled and run was asked for."""
+        return set(self.passes) == set(OF_THE_WORK)
 
     @property
     def untimed(self) -> bool:

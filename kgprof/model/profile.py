@@ -9,7 +9,7 @@ import msgspec
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.comparison import Comparison, TraceDifference
 from kgprof.model.compile_records import CALLS_NOT_COUNTED, Autotuned, CompiledText, TritonStages
-from kgprof.model.compiled_work import CompiledWork
+from kgprof.model.compiled_work import NOT_KEPT, CompiledWork
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
 from kgprof.model.findings import (
     AcceptedFinding,
@@ -205,7 +205,7 @@ class RunReport(Model):
     )
     phases: TrainingPhases | Skipped = Skipped("this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped("this report was made before limits were judged")
-    work: CompiledWork | Skipped = Skipped("this report was made before compiled work was kept")
+    work: CompiledWork | Skipped = Skipped(NOT_KEPT)
     account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)
     whole: WholeRun | Skipped = Skipped("this report was made before runs were accounted for")
 

@@ -71,7 +71,7 @@ def graph(text: str) -> tuple[tuple[Operator, ...], str] | m.Skipped:
             body.read(row)
         operators = body.operators + operators
         digests[name] = body.digest
-    if not any(body.is_read for body in bodies):
+    if not bodies or not all(body.is_read for body in bodies):
         return m.Skipped("a graph is not in torch's words")
     return tuple(operators), digests[nested[0][0]]
 
@@ -105,7 +105,9 @@ class _Body:
             self._types = {name: self._renamed(kind) for name, kind in parameters}
             self._given = dict(self._types)
             self._digests += self._given.values()
-        elif row.strip() and not row.lstrip().startswith("#"):
+        elif row.lstrip().startswith("#"):
+            self._line = None  # torch has no line for what follows
+        elif row.strip():
             self._statements(row.strip())
 
     def _statements(self, row: str) -> None:
@@ -207,6 +209,13 @@ class _Replaced(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         known = self._names.get(node.id)
         return ast.Name(known or self._others or self._symbols(node.id))
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword | None:
+        """A Triton kernel's place in a table of the process is no part of it."""
+        if node.arg in ("kernel_idx", "constant_args_idx"):
+            return None
+        self.generic_visit(node)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """What is kept in the graph's module is a nested graph, or has a number for a name."""

@@ -317,8 +317,8 @@ def test_what_is_compiled_again_once_for_each_of_two_reasons_does_not_go_on() ->
     item = items(written.recording(*written.compiled_once(), *lines))[LOOP]
 
     assert (item.status, item.evidence) == (
-        PracticeStatus.PASS,
-        "no finding of one in fused.default",
+        PracticeStatus.NOT_OBSERVED,
+        "2 compilations after warm-up belong to a graph break, or came once",
     )
 
 

@@ -504,7 +504,7 @@ REMEDIES: tuple[Remedy, ...] = (
         code="{c.not_static}",
         effect=(
             "without dynamic=False torch makes a size dynamic once it changes, unless a line needs "
-            f"it as a number; {NOT_TRIED}"
+            f"it as a number; compiling for it may take many times as long; {NOT_TRIED}"
         ),
     ),
     Remedy(

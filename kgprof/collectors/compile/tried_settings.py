@@ -138,9 +138,10 @@ def is_tried(fix: str, tried: Mapping[str, str]) -> bool:
 
 def in_vain(tried: Mapping[str, str], text: str) -> str:
     """What a sentence adds about the settings that torch names in ``text`` and of which no trial
-    showed that they help: one may have been cut off by its time limit."""
+    alone showed that they are enough: one may have been cut off by its time limit, and another
+    may mend a part of the line."""
     names = (name for name, effect in tried.items() if not effect and name in text)
-    return clause("; tried, and no help was seen: ", ", ".join(names))
+    return clause("; tried alone, and not offered: ", ", ".join(names))
 
 
 def _lines_of(finding: m.Finding) -> set[_Line]:

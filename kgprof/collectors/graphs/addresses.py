@@ -379,6 +379,11 @@ def _moved(event: AddressChange) -> m.Finding:
     if event.declared:
         what = buffer + what
     what += clause(f", {given} of ", ", ".join(event.functions), ",")
+    is_note = not (event.declared or event.cuda_graphs or event.carried)
+    moved = "moved to another address"
+    # the allocator may have given the old address out again
+    if is_note:
+        moved = "came in other memory or at another address"
     times = f"in {len(event.calls)}{clause(' of ', event.steps, ' watched')} steps after warm-up"
     if event.in_turn:
         times += " (not all of them in each)"
@@ -390,10 +395,10 @@ def _moved(event: AddressChange) -> m.Finding:
     return finding(
         UNSTABLE,
         event,
-        f"{what} moved to another address {times}, last in step {event.calls[-1]}{why}",
+        f"{what} {moved} {times}, last in step {event.calls[-1]}{why}",
         event.identity,
         *event.names,
-        is_note=not (event.declared or event.cuda_graphs or event.carried),
+        is_note=is_note,
         count=len(event.calls),
         related=event.related,
         names=event.names,

@@ -39,7 +39,7 @@ _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 NO_STAGES = m.Skipped("kernels are not compiled a second time while a program waits")
 Lines = tuple[m.SourceLine, ...]
 
-_PLAIN = (int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout)
+_PLAIN = (int, str, torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 GRADIENTS = "aten::add"  # autograd adds two of one tensor with it, in place where no mode looks on
 
@@ -228,8 +228,8 @@ class EagerCalls(Source):
 
 
 def _typed(value: Any) -> str:
-    """``float32[8, 4]``, a number, a word, a dtype, device or layout, and a list of them; empty for
-    what else there is."""
+    """``float32[8, 4]``, a whole number, a word, a dtype, device or layout, and a list of them. Of
+    a fraction that it is one: it may be drawn, or read from a tensor in another last digit."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{[*value.shape]}"
     if isinstance(value, list | tuple):
@@ -237,7 +237,7 @@ def _typed(value: Any) -> str:
         return f"[{', '.join(within)}]" * bool(within)
     if isinstance(value, _PLAIN):
         return str(value).removeprefix("torch.")
-    return ""
+    return "a float" if isinstance(value, float) else ""
 
 
 def _in_a_compiled_call() -> bool:

@@ -130,7 +130,7 @@ def test_a_setting_that_does_not_help_is_no_fix_and_no_hint(against: Control) ->
     found = tried(*TWO_BREAKS, trials=(against, WITHOUT))
 
     assert found.fix == ""
-    assert found.message.endswith(f"; tried, and no help was seen: {SCALARS}")
+    assert found.message.endswith(f"; tried alone, and not offered: {SCALARS}")
     assert found.refusal is not None
     assert found.refusal.cause.hints == ()
 
@@ -143,7 +143,7 @@ def test_a_setting_that_was_tried_in_vain_is_not_part_of_what_always_helps() -> 
     found = tried(*lines, trials=(trial(name=name, breaks=(at(READ),)),))
 
     assert found.fix == "torch.autograd.grad(...)  # outside of what is compiled"
-    assert found.message.endswith(f"; tried, and no help was seen: {name}")
+    assert found.message.endswith(f"; tried alone, and not offered: {name}")
     assert advice(found) == (f"to try: {found.fix}",)
 
 
@@ -208,7 +208,7 @@ def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, f
     found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
 
     assert (found.fix, found.tried) == (fix, bool(fix))
-    vain = "; tried, and no help was seen: allow_unspec_int_on_nn_module"
+    vain = "; tried alone, and not offered: allow_unspec_int_on_nn_module"
     assert found.message.endswith(vain) is not bool(fix)
 
 
