@@ -48,6 +48,13 @@ class CompiledWork(Tagged):
         "this report has no types of eager operators"
     )
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a place that is none, in a report that somebody changed."""
+        parts = (self.operators, self.calls, self.guards)
+        places = [place for part in parts if isinstance(part, tuple) for place in part]
+        if places and not 0 <= min(places) <= max(places) < len(self.items):
+            raise ValueError("it names an item that it does not hold")
+
     def named(self, places: tuple[int, ...]) -> list[WorkItem]:
         return [self.items[place] for place in places]
 

@@ -164,3 +164,13 @@ def test_without_provenance_there_are_calls_but_no_numbers() -> None:
     assert not isinstance(found.calls, m.Skipped)
     assert found.bytes_per_step == m.Skipped("not asked for")
     assert found.allocated_bytes == m.Skipped("not asked for")
+
+
+@pytest.mark.parametrize("part", ["operators", "calls", "guards"])
+@pytest.mark.parametrize("place", [-1, 99])
+def test_a_report_that_names_an_item_that_is_not_there_is_refused(part: str, place: int) -> None:
+    written = msgspec.to_builtins(known(work()))
+    written[part] = [place]
+
+    with pytest.raises(msgspec.ValidationError, match="an item that it does not hold"):
+        msgspec.convert(written, m.CompiledWork)
