@@ -250,7 +250,8 @@ def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     with listening([hook]):
         compiled(torch.ones(3))
 
-    assert [list(line) for line in hook.lines()] == [["frame"], ["left_out", "limit_rows"]]
+    kinds = [list(line) for line in hook.lines() if "guards" not in line]
+    assert kinds == [["frame"], ["left_out", "limit_rows"]]
     assert hook.left_out == 1
 
 
