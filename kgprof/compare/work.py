@@ -120,7 +120,7 @@ def _number(part: _Part | m.Skipped) -> float:
 
 
 def _operators(side: m.CompiledWork) -> _Part:
-    return float(len(side.operators)), Counter(graph.digest for graph in side.graphs)
+    return float(len(side.operators)), Counter(side.graphs)
 
 
 def _calls(side: m.CompiledWork) -> _Part:

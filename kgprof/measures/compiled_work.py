@@ -60,21 +60,13 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         )
     items: _Items = {}
     runs = _runs_per_step(trace)
-    graphs: list[m.WorkOfGraph] = []
+    graphs: list[str] = []
     operators: list[int] = []
-    functions = {
-        frame.compile_id: frame.qualified or frame.function
-        for frame in trace.all.frames
-        if frame.compile_id
-    }
     for each in texts:
         if each.what == m.GRAPH:
             read, digest = m.known(compiled_text.graph(each.text))
             operators += (_operator(one, items, run) for one in read)
-            name = each.compile_id
-            counted = m.skippable(_runs_of)(name, runs)
-            function = functions.get(name, "")
-            graphs.append(m.WorkOfGraph(name, function, digest, len(read), counted))
+            graphs.append(digest)
     calls = _calls(run, texts, items)
     works = calls if isinstance(calls, m.Skipped) else run.record.kernel_origins
     guards = _guards(trace, items)
@@ -87,7 +79,6 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         operators=tuple(operators),
         calls=calls,
         guards=guards,
-        name_guards=sum(each.names for each in trace.all.guards),
         allocated_bytes=_allocated_bytes(works),
         calls_per_step=_per_step(works, runs, lambda graph: graph.kernels),
         bytes_per_step=_per_step(works, runs, _moved_bytes),

@@ -76,13 +76,12 @@ class CompiledGuards(Model, kw_only=False):
     """What is checked before a compilation's code is run. Line: ``{"guards": {...}}``.
 
     ``values``: torch's kind of guard and its code, with the line of the program behind it where
-    torch knows it. ``names``: how many only check which class, function, module or attribute a name
+    torch knows it; without those that only check which class, function, module or attribute a name
     stands for.
     """
 
     compile_id: str
     values: tuple[str, ...] = ()
-    names: int = 0
     left_out: int = 0  # values beyond the limit
     missing: str = ""  # why they could not be read
 

@@ -14,29 +14,18 @@ class WorkItem(Model, kw_only=False):
     lines: tuple[Location, ...] = ()  # of the program that it comes from
 
 
-class WorkOfGraph(Model, kw_only=False):
-    """One compiled graph."""
-
-    compile_id: str
-    function: str  # that it was compiled from
-    # of the operators with what they are given, in any order: equal for two graphs that compute
-    # the same
-    digest: str
-    operators: int
-    runs: float | Skipped  # in a step after warm-up, on average
-
-
 class CompiledWork(Tagged):
     """``operators``, ``calls`` and ``guards`` are places in ``items``: in the order of the graphs,
     or of the generated code."""
 
-    graphs: tuple[WorkOfGraph, ...]
+    # the digest of each: of its operators with what they are given, equal for two that compute the
+    # same
+    graphs: tuple[str, ...]
     items: tuple[WorkItem, ...]
     operators: tuple[int, ...]
     calls: tuple[int, ...] | Skipped  # of kernels and libraries in the generated code
-    # on values; which class, function or module a name stands for is counted by ``name_guards``
+    # on values, and not on which class, function or module a name stands for
     guards: tuple[int, ...] | Skipped
-    name_guards: int = 0
     # that the generated code allocates when each graph is called once
     allocated_bytes: float | Skipped
     # of a step after warm-up

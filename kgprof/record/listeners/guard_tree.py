@@ -36,7 +36,6 @@ def checked(manager: Any, compile_id: str) -> m.CompiledGuards:
     return m.CompiledGuards(
         compile_id=compile_id,
         values=tuple(values[:MOST]),
-        names=len(found) - len(values),
         left_out=max(0, len(values) - MOST),
     )
 
