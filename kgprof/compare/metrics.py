@@ -474,6 +474,8 @@ def _counts(
     for count in COUNTS:
         base, head = count.values(sides, findings)
         budget = budgets.get(count.name)
+        if count.new is not None and budget is None:
+            continue  # other code is worse only where none was to be changed
         if isinstance(base, m.Skipped) and isinstance(head, m.Skipped) and budget is None:
             continue
         metric = m.ComparedMetric(

@@ -323,6 +323,21 @@ def test_an_operator_that_only_moved_is_not_told() -> None:
     assert [each.text for each in work.differences] == ["+ e"]
 
 
+@pytest.mark.parametrize("limited", [False, True])
+def test_other_code_is_worse_only_where_there_is_a_limit(limited: bool) -> None:
+    """It may be the better one."""
+    items = (*ITEMS, m.WorkItem(text="cpp_fused_sin ba9876543210(_)"))
+    budgets = {"generated code": 0.0} if limited else {}
+    head = with_work(profile(), changed(items=items, calls=(5,)))
+
+    given = compare(with_work(profile(), WORK), head, CompareSettings(budgets=budgets))
+    assert given.comparison is not None
+    (run,) = given.comparison.runs
+
+    verdicts = [each.verdict for each in run.metrics if each.name == "generated code"]
+    assert verdicts == [m.MetricVerdict.WORSE] * limited
+
+
 def test_generated_code_with_a_limit_that_one_side_has_not_is_not_passed() -> None:
     settings = CompareSettings(budgets={"generated code": 0.0})
     head = with_work(profile(), changed(calls=m.Skipped("C++ wrapper")))
