@@ -1,12 +1,12 @@
-"""New, fixed, unchanged, not looked for: the findings of two Profiles, matched without line
+"""New, fixed, moved, unchanged, not looked for: the findings of two Profiles, matched without line
 numbers.
 
 Findings of one fingerprint are the same. Of those that are left, two are the same where rule, run,
-function, the text of the line and the message agree (a checkout in another folder); and after
-those, where all but the line's text does (the line was edited, and what is wrong with it was there
-before). Files are named from each side's own repository, and figures in messages do not count. What
-only one side has is new or fixed if the other side looked for it (its coverage says so), else it is
-not known to be either.
+function, the text of the line and the message agree (a checkout in another folder); after those,
+where all but the line's text does (the line was edited, and what is wrong with it was there
+before); and last, where all but file and function does: the line moved. Files are named from each
+side's own repository, and figures in messages do not count. What only one side has is new or fixed
+if the other side looked for it (its coverage says so), else it is not known to be either.
 """
 
 import re
@@ -42,6 +42,10 @@ def compared_findings(
     for name in (_by_fingerprint, _by_line, _by_function):
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
+    moved: list[tuple[m.Finding, m.Finding]] = []
+    for name in (_by_text, _by_text_without_names):
+        matched, before, after = _matched(before, after, name, base, head)
+        moved += matched
     compared = []
     for finding in after:
         row = _judged(m.FindingStatus.NEW, finding, 0, finding.count, base)
@@ -57,6 +61,11 @@ def compared_findings(
         compared.append(_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head))
     for was, finding in pairs:
         compared.append(_judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count))
+    for was, finding in moved:
+        row = _judged(m.FindingStatus.MOVED, finding, was.count, finding.count)
+        place = was.location or _NOWHERE
+        place = replace(place, file=shared(place.file, base.source_root))
+        compared.append(replace(row, moved_from=place))
 
     def order(each: m.ComparedFinding) -> tuple[object, ...]:
         finding = each.finding
@@ -107,9 +116,9 @@ def _matched(
     pairs: list[tuple[m.Finding, m.Finding]] = []
     new: list[m.Finding] = []
     for finding in sorted(after, key=_order_within):
-        same = there[name(finding, head.source_root)]
-        if same:
-            pairs.append((same.pop(0), finding))
+        named = name(finding, head.source_root)
+        if named is not None and there[named]:
+            pairs.append((there[named].pop(0), finding))
         else:
             new.append(finding)
     return pairs, [finding for left in there.values() for finding in left], new
@@ -132,6 +141,24 @@ def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
     where = (shared(place.file, root), place.function)
     message = _FIGURES.sub(r"#\g<noun>", finding.message)
     return finding.rule, finding.level, finding.run, *where, message
+
+
+def _by_text(finding: m.Finding, root: str) -> Hashable:
+    """Wherever the line is; None without a line's text: it is like no other."""
+    place = finding.location or _NOWHERE
+    if not place.text.strip():
+        return None
+    message = _FIGURES.sub(r"#\g<noun>", finding.message)
+    return finding.rule, finding.level, finding.run, place.text.strip(), message
+
+
+def _by_text_without_names(finding: m.Finding, root: str) -> Hashable:
+    """The names of its own function and file in a message say where it is, not what it is."""
+    place = finding.location or _NOWHERE
+    names = (place.function, place.function.rpartition(".")[2], shared(place.file, root))
+    own = "|".join(re.escape(name) for name in names if name) or "$"
+    message = re.sub(rf"(?<!\w)(?:{own})(?!\w)", "_", finding.message)
+    return _by_text(replace(finding, message=message), root)
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

@@ -384,6 +384,7 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Sections:
     for title, same in (
         ("New", by_status[m.FindingStatus.NEW]),
         ("Fixed", by_status[m.FindingStatus.FIXED]),
+        ("Moved", by_status[m.FindingStatus.MOVED]),
         ("More often", grown),
         ("Not looked for", by_status[m.FindingStatus.NOT_LOOKED_FOR]),
     ):
@@ -393,7 +394,7 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Sections:
             listed = Found(
                 [group for group, _ in shown],
                 profile.source_root,
-                [_note(members) for _, members in shown],
+                [_note(members, profile.source_root) for _, members in shown],
                 struck=title == "Fixed",
             )
             blocks: list[Block] = [listed]
@@ -402,10 +403,11 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Sections:
             yield Section(title, blocks, noun="findings")
 
 
-def _note(members: list[m.ComparedFinding]) -> str:
+def _note(members: list[m.ComparedFinding], root: str) -> str:
     """Say of the same finding in several runs what the comparison adds."""
     said = {}
     for each in members:
+        said[compare_words.moved_from(each, root)] = each.moved_from is not None
         said["fails"] = each.fails
         said[f"{each.base_count:,} -> {each.head_count:,} times"] = each.grew
         said[compare_words.not_looked_for(each)] = bool(each.missing)

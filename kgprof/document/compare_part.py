@@ -61,7 +61,9 @@ def compare_part(
             _run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]
         ],
         "findings": [
-            _status(status, same, root, anchors, limits) for status, same in by_status.items()
+            _status(status, same, root, anchors, limits)
+            for status, same in by_status.items()
+            if same or status is not m.FindingStatus.MOVED
         ],
         "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment),
@@ -277,7 +279,8 @@ def _status(
             rule=finding.rule,
             level=finding.level.value,
             message=finding.message,
-            why=compare_words.not_looked_for(members[0]),
+            why=compare_words.not_looked_for(members[0])
+            or compare_words.moved_from(members[0], root),
             place=place(finding.location, root),
             runs=", ".join(group.runs),
             counts=counts,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document.finding_list import Grouped, grouped, where
+from kgprof.document.finding_list import Grouped, grouped, line_of, where
 from kgprof.document.quantity import (
     DASH,
     count,
@@ -37,6 +37,7 @@ _ONLY_IN = {m.Presence.NEW: "only in head", m.Presence.GONE: "only in base"}
 STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
     m.FindingStatus.FIXED: "\N{CHECK MARK}",
+    m.FindingStatus.MOVED: "\N{RIGHTWARDS ARROW}",
     m.FindingStatus.UNCHANGED: "=",
     m.FindingStatus.NOT_LOOKED_FOR: "?",
 }
@@ -273,6 +274,14 @@ def not_looked_for(found: m.ComparedFinding) -> str:
     return clause(f"not looked for in {found.escaped}: ", found.missing)
 
 
+def moved_from(found: m.ComparedFinding, root: str) -> str:
+    """Its place in base; empty where it did not move."""
+    if found.moved_from is None:
+        return ""
+    function = clause(" in ", found.moved_from.function)
+    return f"moved from {line_of(found.moved_from, root)}{function}"
+
+
 def headline(profile: m.Profile) -> m.Verdict:
     """The verdict for a page, whose figures and causes stand below it: what changed by how much, in
     one sentence; and how many processes that stands on. One that no time decided stays as it is."""
@@ -309,7 +318,11 @@ def tally(comparison: m.Comparison) -> str:
     side."""
     found = by_status(comparison)
     unknown = Counter(each.escaped for each in found.pop(m.FindingStatus.NOT_LOOKED_FOR))
-    known = [f"{count(len(each))} {status}" for status, each in found.items()]
+    known = [
+        f"{count(len(each))} {status}"
+        for status, each in found.items()
+        if each or status is not m.FindingStatus.MOVED
+    ]
     known += [f"{count(number)} not looked for in {side}" for side, number in unknown.items()]
     return ", ".join(known)
 

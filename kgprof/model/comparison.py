@@ -67,10 +67,11 @@ class CauseKind(StrEnum):
 
 class FindingStatus(StrEnum):
     """``new``: only head has it; ``fixed``: only base had it; in both cases the other side looked
-    for it."""
+    for it. ``moved``: the same line of code is in another function or file."""
 
     NEW = "new"
     FIXED = "fixed"
+    MOVED = "moved"
     UNCHANGED = "unchanged"
     NOT_LOOKED_FOR = "not looked for"  # on the other side
 
@@ -299,6 +300,7 @@ class ComparedFinding(Model, kw_only=False):
     base_count: int
     head_count: int
     fails: bool = False  # new, and of a level that --fail-on names
+    moved_from: Location | None = None  # its place in base
     escaped: str = ""  # "base" or "head": the side that did not look for it
     missing: str = ""  # why it did not
 
@@ -308,7 +310,8 @@ class ComparedFinding(Model, kw_only=False):
 
     @property
     def grew(self) -> bool:
-        return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
+        kept = self.status in (FindingStatus.UNCHANGED, FindingStatus.MOVED)
+        return kept and self.head_count > self.base_count
 
 
 class NotLookedFor(Model, kw_only=False):

@@ -253,9 +253,9 @@ def _order(row: m.ComparedFinding | None) -> bool:
 
 
 def _baseline_state(row: m.ComparedFinding | None) -> str:
-    if not row or row.status is not m.FindingStatus.UNCHANGED:
+    if not row or row.status in (m.FindingStatus.NEW, m.FindingStatus.NOT_LOOKED_FOR):
         return "new"
-    if row.grew:
+    if row.grew or row.status is m.FindingStatus.MOVED:
         return "updated"
     return "unchanged"
 

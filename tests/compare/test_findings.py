@@ -64,6 +64,46 @@ def test_the_same_rule_in_another_function_is_new_and_the_other_one_fixed() -> N
     assert statuses(holding(finding()), holding(moved)) == [("new", True), ("fixed", False)]
 
 
+def elsewhere(given: Finding, file: str, function: str, message: str = "") -> Finding:
+    place = Location(file=file, line=7, function=function, text=given.location.text)  # type: ignore[union-attr]
+    message = message or given.message
+    return msgspec.structs.replace(given, location=place, fingerprint="other", message=message)
+
+
+def test_a_line_that_moved_to_another_function_or_file_is_no_new_finding() -> None:
+    base = holding(finding(message="step breaks the graph in 2 calls"), root="/src")
+    moved = elsewhere(
+        finding(), "/src/parts/loss.py", "Loss.total", "total breaks the graph in 3 calls"
+    )
+
+    (found,) = compared_findings(base, holding(moved), "warning")
+
+    assert (found.status, found.fails) == ("moved", False)
+    assert found.moved_from == Location(
+        file="step.py", line=41, function="step", text="    n = x.item()"
+    )
+
+
+def test_a_line_that_moved_and_stands_twice_is_one_moved_and_one_new() -> None:
+    moved = elsewhere(finding(), "/src/parts/loss.py", "total")
+    again = elsewhere(finding(), "/src/parts/metrics.py", "total")
+
+    assert statuses(holding(finding()), holding(moved, again)) == [("new", True), ("moved", False)]
+
+
+def test_another_cause_on_a_line_of_the_same_text_is_new() -> None:
+    other = elsewhere(finding(), "/src/step.py", "refill", "Tensor.tolist reads 1 value a step")
+
+    assert statuses(holding(finding()), holding(other)) == [("new", True), ("fixed", False)]
+
+
+def test_a_finding_without_the_text_of_its_line_never_moved() -> None:
+    base = holding(finding(text=""))
+    head = holding(elsewhere(finding(text=""), "/src/other.py", "step"))
+
+    assert statuses(base, head) == [("new", True), ("fixed", False)]
+
+
 def test_a_note_that_became_a_warning_is_a_new_warning() -> None:
     base, head = holding(finding(level=Level.NOTE)), holding(finding(level=Level.WARNING))
 
