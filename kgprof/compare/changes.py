@@ -34,7 +34,7 @@ _AT, _GONE, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _F
 )
 LEAST = _DOES
 
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
+_HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
 _DEFINED = re.compile(r"\s*(?:async )?def (\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NO_CODE = re.compile(r"\s*(?:#.*|\"\"\".*)?")
@@ -72,7 +72,11 @@ class ChangedLine(m.Model):
     place."""
 
     place: m.Location  # its file from the top of the repository
-    before: str  # what stood there in base
+    was: m.Location | None = None  # what stood there in base, which may be several lines
+
+    @property
+    def before(self) -> str:
+        return self.was.text if self.was else ""
 
 
 def between(base: m.Profile, head: m.Profile, diff: str = "") -> tuple[ChangedLine, ...]:
@@ -98,20 +102,23 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
     functions that they are in; else the ``def`` above them in the diff itself does."""
     found: list[ChangedLine] = []
     file, line, function = "", 0, ""
-    gone: list[str] = []
+    old = 0  # the line of base
+    gone: list[m.Location] = []
     added: list[m.Location] = []
 
     def close() -> None:
         nonlocal gone, added
-        before = "\n".join(gone)
-        opposite = gone if len(gone) == len(added) else [before] * len(added)
+        opposite: Sequence[m.Location | None] = gone
+        whole = _together(gone)
+        if len(gone) != len(added):
+            opposite = [whole] * len(added)
         code = [
-            ChangedLine(place=place, before=was)
+            ChangedLine(place=place, was=was)
             for place, was in zip(added, opposite, strict=True)
             if not _NO_CODE.fullmatch(place.text)
         ]
-        if not added and before.strip():
-            code = [ChangedLine(place=_place(file, line, "", function, texts), before=before)]
+        if not added and whole and whole.text.strip():
+            code = [ChangedLine(place=_place(file, line, "", function, texts), was=whole)]
         found.extend(each for each in code if file.endswith(".py"))
         gone, added = [], []
 
@@ -121,21 +128,32 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
             close()
         if begins := _HUNK.match(text):
             line = int(begins["line"]) + (begins["lines"] == "0")
+            old = int(begins["old"])
             function = ""
         elif text.startswith("+++ "):
             file = text[4:].partition("\t")[0].removeprefix("b/")
         elif header:
             continue
         elif text.startswith("-"):
-            gone.append(text[1:])
+            gone.append(m.Location(file, old, function, text=text[1:]))
+            old += 1
         elif text[:1] in ("+", " "):
             if defined := _DEFINED.match(text[1:]):
                 function = defined[1]
             if text[0] == "+":
                 added.append(_place(file, line, text[1:], function, texts))
+            else:
+                old += 1
             line += 1
     close()
     return tuple(found)
+
+
+def _together(gone: Sequence[m.Location]) -> m.Location | None:
+    """Lines of base that nothing stands in the place of one by one."""
+    if not gone:
+        return None
+    return replace(gone[0], text="\n".join(each.text for each in gone))
 
 
 def _texts(profile: m.Profile) -> dict[str, str]:
@@ -180,7 +198,9 @@ def put_down(
         ]
         named = {word for name in names for word in _WORD.findall(name)} - _COMMON
         line = _line_of(cause, changed, shown, named, set(_computed_by(cause, run, root)), texts)
-        causes.append(replace(cause, changed=line))
+        if line is not None:
+            cause = replace(cause, changed=line.place, was=line.was)
+        causes.append(cause)
     return tuple(causes)
 
 
@@ -191,7 +211,7 @@ def line_of(
     head: m.Profile,
     *,
     gone: Sequence[m.Location] = (),
-) -> m.Location | None:
+) -> ChangedLine | None:
     """The changed line that a difference is put down to: where it shows (``places``, of head),
     where what is ``gone`` stood in base, or which does what ``doing`` matches."""
     root = head.source_root
@@ -218,7 +238,7 @@ def _line_of(
     named: set[str],
     computed: set[tuple[str, int]],
     texts: Mapping[str, str],
-) -> m.Location | None:
+) -> ChangedLine | None:
     """``shown``: file, line and function of each place that it names; ``computed``: the lines of
     its kernels."""
     clue = _Clue(
@@ -278,7 +298,7 @@ class _Clue(m.Model):
 
 def _likeliest(
     clue: _Clue, changed: Sequence[ChangedLine], texts: Mapping[str, str]
-) -> m.Location | None:
+) -> ChangedLine | None:
     # Of equals one that took the place of another comes first: a new function runs where an old one
     # calls it.
     best = max(
@@ -293,7 +313,7 @@ def _likeliest(
         is_the_only_one = len(changed) == 1
     if clue.weight(best, texts) < LEAST and not is_the_only_one:
         return None
-    return best.place
+    return best
 
 
 def _computed_by(cause: m.Cause, run: m.RunReport, root: str) -> Iterator[tuple[str, int]]:

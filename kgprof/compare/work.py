@@ -317,7 +317,10 @@ def _fields(state: str) -> dict[str, str]:
 
 @m.otherwise(())
 def _of_guards(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDifference, ...]:
-    """Of a kind of which there are more, those that base has not in these words."""
+    """Of a kind of which there are more, those that base has not in these words. Other graphs have
+    guards of their own, which say nothing."""
+    if len(base.graphs) != len(head.graphs):
+        return ()
     before = base.named(m.known(base.guards))
     after = head.named(m.known(head.guards))
     kinds = _kinds(before)
@@ -464,7 +467,9 @@ def _put_down(
         line = changes.line_of((), doing, changed, head, gone=at)
     else:
         line = changes.line_of(at, doing, changed, head)
-    return replace(difference, changed=line)
+    if line is None:
+        return difference
+    return replace(difference, changed=line.place, was=line.was)
 
 
 # ---------------------------------------------------------------- in words

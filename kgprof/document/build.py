@@ -42,6 +42,7 @@ from kgprof.wording import clause
 
 FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
+COMPARED_ROWS = 8  # of the metrics that stand open in a comment
 _METRICS = 8  # columns of the table of runs
 _KERNELS = 10  # rows of kernels; the page holds more
 _LINES = 5  # of them with the lines that they compute
@@ -57,13 +58,13 @@ _LIMITS = trace_table.IN_TEXT
 def sections(profile: m.Profile, *, wide: bool) -> Sections:
     """``wide``: there is room for tables of many columns, and what is long is folded."""
     if profile.comparison:
-        yield from compared(profile, profile.comparison)
-    else:
-        yield from next_steps(profile)
-        yield from _limits(profile)
+        yield from compared(profile, profile.comparison, below=COMPARED_ROWS)
+        yield from _exceeded(profile)
+        return
+    yield from next_steps(profile)
+    yield from _limits(profile)
     yield from runs(profile, wide=wide)
-    if profile.gate and profile.gate.budgets:
-        yield Section("", (gate_table.in_lines(profile.gate),), noun="budgets")
+    yield from _exceeded(profile)
     yield from _findings(profile, wide)
     yield from _accepted(profile)
     yield from _watched(profile)
@@ -77,6 +78,11 @@ def sections(profile: m.Profile, *, wide: bool) -> Sections:
     if wide and (rest := by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]):
         yield _listed("More findings", rest, profile, folded=True)
     yield from _not_measured(profile)
+
+
+def _exceeded(profile: m.Profile) -> Sections:
+    if profile.gate and profile.gate.budgets:
+        yield Section("", (gate_table.in_lines(profile.gate),), noun="budgets")
 
 
 def next_steps(profile: m.Profile) -> Sections:
@@ -317,20 +323,23 @@ def _not_measured(profile: m.Profile) -> Sections:
 # ---------------------------------------------------------------- a comparison
 
 
-def compared(profile: m.Profile, found: m.Comparison) -> Sections:
+def compared(profile: m.Profile, found: m.Comparison, *, below: int = 0) -> Sections:
     """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
-    findings."""
+    findings. ``below``: so many rows stand above it with the first cause, and are not repeated."""
     sides: Blocks = (("base", _side(found.base)), ("head", _side(found.head)))
     yield Section("", (*sides, compare_words.comparability(found)))
     differ = [(one.name, one.base, one.head) for one in (*found.environment, *found.settings)]
     if differ:
         table = plain("", ("differs", "base", "head"), differ, words=3)
         yield Section("", (table,), noun="differences")
-    yield from _causes(profile, found)
+    yield from _causes(profile, found, found.causes[bool(below) :])
     for run in found.runs:
         yield Section("", tuple(work_blocks(run, profile.source_root)), noun="work")
-    yield _metrics(found)
-    yield from _compared_findings(profile, found)
+    yield _metrics(found, compare_words.in_front(found)[:below])
+    told = ""
+    if below and found.causes:
+        told = found.causes[0].fingerprint
+    yield from _compared_findings(profile, found, told)
     alone = [
         f"{where}: {run.run.slug}" for run in found.runs if (where := compare_words.only_in(run))
     ]
@@ -347,24 +356,24 @@ def _side(side: m.ComparedSide) -> str:
     return f"{side.source} ({', '.join(made)})"
 
 
-def _causes(profile: m.Profile, found: m.Comparison) -> Sections:
+def _causes(profile: m.Profile, found: m.Comparison, shown: Sequence[m.Cause]) -> Sections:
     if not found.causes:
         return
     root = profile.source_root
-    causes = _points(
-        (compare_words.caused(cause, found, root) for cause in found.causes), numbered=True
-    )
+    causes = _points((compare_words.caused(cause, found, root) for cause in shown), numbered=True)
     notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
     title = "Likely cause"
+    if len(shown) < len(found.causes):
+        title = "Other causes"
     if all(isinstance(run.explained_us, m.Skipped) for run in found.runs):
         title = "Changes"
     yield Section(title, (causes, *compare_words.accounts(found), *notes), noun="causes")
 
 
-def _metrics(found: m.Comparison) -> Section:
+def _metrics(found: m.Comparison, told: Sequence[m.ComparedMetric]) -> Section:
     """What decides or may have changed, and of what is the same the times, for which a reader
-    looks; the others are a count."""
-    metrics = compare_words.metrics_of(found)
+    looks; the others are a count. ``told``: those that stand elsewhere."""
+    metrics = [metric for metric in compare_words.metrics_of(found) if metric not in told]
     shown = [metric for metric in metrics if compare_words.is_shown(metric)]
     rest = Counter(metric.verdict for metric in metrics if metric not in shown)
     blocks: list[Block] = []
@@ -376,10 +385,14 @@ def _metrics(found: m.Comparison) -> Section:
     return Section("", blocks, noun="metrics")
 
 
-def _compared_findings(profile: m.Profile, found: m.Comparison) -> Sections:
+def _compared_findings(profile: m.Profile, found: m.Comparison, told: str) -> Sections:
+    """``told``: the fingerprint of one that stands elsewhere."""
     tally = compare_words.tally(found)
     yield Section("Findings", compare_words.unchecked(found), tally)
-    by_status = compare_words.by_status(found)
+    by_status = {
+        status: [each for each in same if not told or each.finding.fingerprint != told]
+        for status, same in compare_words.by_status(found).items()
+    }
     grown = [each for each in by_status[m.FindingStatus.UNCHANGED] if each.grew]
     for title, same in (
         ("New", by_status[m.FindingStatus.NEW]),

@@ -1,6 +1,7 @@
 """A compared metric in words and as a row: what every renderer says of it, so that they cannot
 disagree."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -34,6 +35,7 @@ _IN_PERCENT = ("us", "s", "bytes")
 # or it may have
 CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)
 _ONLY_IN = {m.Presence.NEW: "only in head", m.Presence.GONE: "only in base"}
+_LINES = 6  # of either side of a changed line
 STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
     m.FindingStatus.FIXED: "\N{CHECK MARK}",
@@ -89,6 +91,13 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
     return plain(label, headings, rows, style="sortable compared", words=2)
 
 
+def in_front(comparison: m.Comparison) -> Sequence[m.ComparedMetric]:
+    """Those that decide or changed, what decides first: the table of a comment."""
+    told = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+    every = metrics_of(comparison)
+    return [metric for metric in every if metric.decides or metric.verdict in told]
+
+
 def is_shown(metric: m.ComparedMetric) -> bool:
     """Whether a reader looks for it: what decides, what may have changed, and times."""
     if metric.decides or metric.verdict in CHANGED:
@@ -137,14 +146,19 @@ def interval_of(metric: m.ComparedMetric) -> tuple[float, float] | None:
     return m.known(metric.low) - 1, m.known(metric.high) - 1
 
 
-def bounds(metric: m.ComparedMetric) -> str:
+def ends(metric: m.ComparedMetric) -> str:
     """The 95 % interval of the change; empty where there is none."""
-    ends = interval_of(metric)
-    if not ends:
+    known = interval_of(metric)
+    if not known:
         return ""
-    low, high = map(signed_percent, ends)
+    low, high = map(signed_percent, known)
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def bounds(metric: m.ComparedMetric) -> str:
+    """The interval, and the rounds that it stands on."""
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
-    return f"{low.removesuffix(' %')} to {high}, {rounds}"
+    return clause("", ends(metric), f", {rounds}")
 
 
 def interval(metric: m.ComparedMetric) -> str:
@@ -208,6 +222,48 @@ def cause_text(cause: m.Cause) -> str:
     if cause.changed and cause.location and cause.changed.line != cause.location.line:
         shows = f"; shows at {cause.location.file.rpartition('/')[2]}:{cause.location.line}"
     return f"{cause.text}{shows}{seen}"
+
+
+def finding_of(cause: m.Cause, comparison: m.Comparison) -> m.Finding | None:
+    """That the cause is; None where it is none."""
+    if not cause.fingerprint:
+        return None
+    every = (each.finding for each in comparison.findings)
+    return next((one for one in every if one.fingerprint == cause.fingerprint), None)
+
+
+def is_the_verdict(cause: m.Cause, profile: m.Profile) -> bool:
+    """Whether the first line is the finding that it is: no metric is worse that decides."""
+    comparison = profile.comparison
+    assert comparison
+    worse = m.MetricVerdict.WORSE
+    if any(metric.decides and metric.verdict is worse for metric in metrics_of(comparison)):
+        return False
+    failing = [each.finding.fingerprint for each in comparison.findings if each.fails]
+    return failing[:1] == [cause.fingerprint]
+
+
+def first_difference(comparison: m.Comparison) -> m.WorkDifference | None:
+    """Of what is compiled and run; None where nothing differs, or nothing was compared."""
+    works = [run.work for run in comparison.runs if isinstance(run.work, m.ComparedWork)]
+    return next((each for work in works for each in work.differences), None)
+
+
+def changed_line(told: m.Cause | m.WorkDifference) -> Texts:
+    """The changed line that it is put down to, as a unified diff without indentation; empty where
+    none is known, or where its text is left out."""
+    place = told.changed
+    if place is None:
+        return ()
+    before: Sequence[str] = ()
+    if told.was is not None:
+        before = textwrap.dedent(told.was.text).splitlines()
+    lines = [f"- {line}" for line in before[:_LINES] if line.strip()]
+    if place.text.strip():
+        lines.append(f"+ {place.text.strip()}")
+    if lines:
+        lines.insert(0, f"@@ {place.file.rpartition('/')[2]}:{place.line} @@")
+    return lines
 
 
 def accounts(comparison: m.Comparison, at_most: int | None = None) -> Texts:

@@ -10,7 +10,7 @@ from kgprof.document.table import Block, Cell, Column, plain
 from kgprof.wording import plural
 
 LABEL = "counted, without a clock"
-_SAME, _DIFFERS = "same", "differs"
+_DIFFERS = "differs"
 
 
 def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
@@ -31,10 +31,10 @@ def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
     if work.left_out:
         yield f"{plural(work.left_out, 'more difference')} in report.json."
     equal = [row for row in work.rows if row.differs is False]
+    differing = [row for row in work.rows if row.differs is True]
     rows = [
-        (row.name, _figure(row, row.base), _figure(row, row.head), _judged(row))
-        for row in work.rows
-        if row not in equal
+        (row.name, _figure(row, row.base), _figure(row, row.head), Cell(_DIFFERS, wrong=True))
+        for row in differing
     ]
     if rows:
         headings = ("counted", "base", "head", Column("verdict", style="kind"))
@@ -42,6 +42,17 @@ def work_blocks(run: m.RunComparison, root: str) -> Iterator[Block]:
     if equal:
         named = "; ".join(f"{row.name}: {_figure(row, row.base)}" for row in equal)
         yield f"Equal on both sides: {named}."
+    if unseen := _not_compared(work):
+        yield f"Not compared: {unseen}."
+
+
+def _not_compared(work: m.ComparedWork) -> str:
+    """By why it was not: "bytes per step, FLOPs per step (only COMPILE was requested)"."""
+    names: dict[str, list[str]] = {}
+    for row in work.rows:
+        if isinstance(row.differs, m.Skipped):
+            names.setdefault(row.differs.reason, []).append(row.name)
+    return "; ".join(f"{', '.join(named)} ({why})" for why, named in names.items())
 
 
 def _figure(row: m.WorkRow, side: m.Figure) -> str:
@@ -51,14 +62,6 @@ def _figure(row: m.WorkRow, side: m.Figure) -> str:
         return plain_number(value)
 
     return "".join(if_known(side, written)) or DASH
-
-
-def _judged(row: m.WorkRow) -> Cell:
-    if isinstance(row.differs, m.Skipped):
-        return Cell("not compared", (row.differs.reason,))
-    if row.differs:
-        return Cell(_DIFFERS, wrong=True)
-    return Cell(_SAME)
 
 
 def _text(difference: m.WorkDifference) -> str:

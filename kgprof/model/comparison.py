@@ -226,6 +226,7 @@ class Cause(Model):
     fingerprint: str = ""  # of the finding that it is
     location: Location | None = None  # where it shows
     changed: Location | None = None  # the line of the change that it is put down to
+    was: Location | None = None  # what stood there in base
 
     @property
     def place(self) -> Location | None:

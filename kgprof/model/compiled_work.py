@@ -90,6 +90,7 @@ class WorkDifference(Model, kw_only=False):
     only_in_base: bool = False
     times: int = 1
     changed: Location | None = None  # the line of the change that it is put down to
+    was: Location | None = None  # what stood there in base
 
     @property
     def place(self) -> Location | None:

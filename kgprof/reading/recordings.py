@@ -164,6 +164,9 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
     if isinstance(evaluation, CandidateResults):
         evaluation = evaluation.declared()
         unit = UNIT
+    traced = left[m.PassName.TRACE]
+    if isinstance(traced, m.Skipped):
+        not_probed = traced  # the kernels' lines come from TRACE
     for file, kind, absent in (
         (layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
         (layout.COMPILED_KERNELS, m.CompiledKernels, missing),

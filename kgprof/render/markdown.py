@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from kgprof import model as m
 from kgprof.document import account, compare_words, environment_facts, gate_table, summary
-from kgprof.document.build import sections
+from kgprof.document.build import COMPARED_ROWS, sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line
 from kgprof.document.finding_list import Found, Grouped, failing, fix_label, not_applied, to_do
@@ -17,9 +17,11 @@ from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Note, Points, Table, Texts, View
 from kgprof.document.table import markdown as table_lines
+from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK
 from kgprof.measures.times import ranked, said
 from kgprof.wording import clause, figure, plural, ranges, relative, visible
 
+_WHOLE = 400  # characters of a comparison's first line, which ends with a clause
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 # characters: of the first line, of cause and fix, of a name
 VERDICT, _STATED, _NAMED = 220, 240, 60
@@ -47,10 +49,14 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
     """Under 1,500 characters, whatever is in the Profile. ``blob``: what the address of a file
     begins with."""
     verdict = profile.verdict
+    sentence = prose(verdict.text, VERDICT)
+    if profile.comparison:
+        verdict = compare_words.headline(profile)
+        sentence = prose(_whole_clauses(verdict.text, VERDICT), _WHOLE)
     device = escaped(profile.environment.device_name, _NAMED)
     yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
     yield ""
-    said = clause("", escaped(verdict.lead, _STATED), "; ") + prose(verdict.text, VERDICT)
+    said = clause("", escaped(verdict.lead, _STATED), "; ") + sentence
     if verdict.status is not m.VerdictStatus.OK:
         said = f"**{summary.status_word(profile)}:** {said}"
     yield f"{_SYMBOLS[summary.tone(profile)]} {said}"
@@ -62,21 +68,38 @@ def front(profile: m.Profile, blob: str) -> Iterator[str]:
         yield from (f"| {' | '.join(row)} |" for row in others)
         yield ""
     yield from (f"**{name}:** {text}\n" for name, text in _why(profile, blob) if text)
-    if not profile.comparison:
+    if profile.comparison:
+        if verdict.trust:
+            yield f"<sub>{escaped(verdict.trust, _STATED)}</sub>\n"
+    else:
         offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
         if sentence := not_applied(offered):
             yield f"<sub>{sentence}</sub>\n"
 
 
+def _whole_clauses(text: str, limit: int) -> str:
+    """As many of its clauses as there is room for; the first one always."""
+    shown, *others = text.split("; ")
+    for other in others:
+        if len(shown) + len(other) > limit:
+            break
+        shown = f"{shown}; {other}"
+    return shown
+
+
 def _first_rows(profile: m.Profile) -> Iterator[Texts]:
-    """Three rows below their headings."""
+    """A few rows below their headings."""
     if profile.comparison:
         yield "metric", "base", "head", "change"
-        for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
-            name = f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
+        for metric in compare_words.in_front(profile.comparison)[:COMPARED_ROWS]:
+            name = escaped(metric.name, _NAMED)
+            if len(profile.comparison.runs) > 1:
+                name += f" ({code(metric.run.slug, _NAMED, cell=True)})"
             sides = (compare_words.value(metric, side) for side in (metric.base, metric.head))
-            change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
-            yield name, *(escaped(side, 30) for side in sides), change
+            mark = compare_words.SYMBOLS[metric.verdict]
+            within = clause(" (", compare_words.ends(metric), ")")
+            change = f"{mark} {compare_words.change(metric)}{within}, {metric.verdict}"
+            yield name, *(escaped(side, 30) for side in sides), escaped(change, _NAMED)
     elif profile.gate and profile.gate.budgets:
         yield "budget", "limit", "observed", "status"
         for row in gate_table.in_lines(profile.gate, rows=_ROWS).rows:
@@ -116,8 +139,17 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
     if found:
         if found.causes:
             cause = found.causes[0]
-            yield "Cause", stated(cause.rule, cause.text, cause.place)
-            yield _to_do(profile.remedy(cause.rule))
+            text = cause.text
+            if isinstance(cause.explains_us, float):
+                text += f" ({compare_words.explains(cause, found.runs)})"
+            sentence = stated(cause.rule, text, cause.place)
+            if compare_words.is_the_verdict(cause, profile):
+                sentence = ""  # it stands in the first line
+            yield "Cause", f"{sentence}{_diff(cause)}"
+            yield _to_do(profile.remedy(cause.rule), compare_words.finding_of(cause, found))
+        elif difference := compare_words.first_difference(found):
+            text = f"{difference.aspect}: {difference.text}"
+            yield "What differs", stated("", text, difference.place) + _diff(difference)
         return
     here = next((action for action in profile.actions if not action.only_on_gpu), None)
     if here:
@@ -136,17 +168,33 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
         yield _to_do(profile.remedy(worst.rule), worst)
 
 
+def _diff(told: m.Cause | m.WorkDifference) -> str:
+    """The changed line below it, fenced; empty where none is known."""
+    lines = [visible(one_line(line, _STATED)) for line in compare_words.changed_line(told)]
+    if not lines:
+        return ""
+    return "\n\n" + "\n".join(fenced("diff", lines))
+
+
+def fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield from lines
+    yield fence
+
+
 def _to_do(words: str, offered: m.Finding | m.Action | None = None) -> Note:
     """The code to write; without any, what is said in words."""
     if offered is not None and offered.fix:
         return fix_label(offered).capitalize(), code(offered.fix, _STATED)
-    # As many of its first sentences as there is room for; the first one always.
+    # As many of its first sentences as there is room for; the first one always, and whole.
     shown = ""
     for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", words):
         if shown and len(shown) + len(sentence) + 1 > _STATED:
             break
         shown = f"{shown} {sentence}".strip()
-    return "What to do", prose(shown, _STATED)
+    return "What to do", prose(shown, _WHOLE)
 
 
 def _linked(place: m.Location, lines: str, profile: m.Profile, blob: str) -> str:
@@ -249,8 +297,10 @@ class Markdown:
         head = [*front(profile, blob(profile, self._source_url))]
         if ADDRESS.fullmatch(self._report_url):
             head += [f"[The whole report]({self._report_url})", ""]
-        runs = plural(len(profile.runs), "run")
-        held = f"All details: {runs}, {plural(len(profile.findings), 'finding')}"
+        held = f"All details: {plural(len(profile.runs), 'run')}, "
+        held += plural(len(profile.findings), "finding")
+        if profile.comparison:
+            held = f"Details: findings {compare_words.tally(profile.comparison)}"
         parts = [
             Part(head),
             Part((f"<details><summary>{held}</summary>", ""), opens=True),
@@ -258,7 +308,8 @@ class Markdown:
             *map(_part, sections(profile, wide=True)),
             Part((_CLOSE,), closes=True),
         ]
-        return self._fitted(parts, _last(profile))
+        shown = [part for part in parts if part.head or part.rows or part.tail]
+        return self._fitted(shown, _last(profile))
 
     def _needed(self, *lines: str) -> int:
         """With their line breaks."""
@@ -345,8 +396,7 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
                 lines += ["<details>", f"<summary>{escaped(block.title)}</summary>", ""]
                 lines += [*block_lines(block.blocks, small=small), "", _CLOSE]
             case Code():
-                fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
-                lines += [f"{fence}python", *map(visible, block.text.splitlines()), fence]
+                lines += fenced("python", [*map(visible, block.text.splitlines())])
             case Facts():
                 lines += [
                     f"- {escaped(name)}: {escaped(str(value))}" for name, value in block.facts
@@ -380,7 +430,9 @@ def _found(found: Found) -> Iterator[str]:
 def _reasons(profile: m.Profile) -> Part:
     """What else the verdict says: all of its text if the first line cut it, how far to trust it."""
     verdict, (said, more) = profile.verdict, summary.reasons(profile)
-    head = []
+    head: list[str] = []
+    if profile.comparison and profile.exit_code in (EXIT_OK, EXIT_GATE_FAILED):
+        return Part(head)  # the tables and lists have all of it
     if len(verdict.text) > VERDICT:
         head += [escaped(verdict.text, 600), ""]
     if verdict.trust:

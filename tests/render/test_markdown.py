@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kgprof.analysis.redaction import redacted
-from kgprof.model import Level, PrivateNames, Profile
+from kgprof.model import Level, Location, PrivateNames, Profile
 from kgprof.render.markdown import Markdown, code, prose
 from tests.render import profiles
 
@@ -201,3 +201,50 @@ def test_cause_is_said_of_a_comparison_alone() -> None:
 
     assert "**Finding:** `KGP501` " in text
     assert "**Cause:**" not in text
+
+
+def with_a_changed_line(before: str, after: str) -> Profile:
+    """The first cause is put down to a line of the change."""
+    told = profiles.comparison()
+    assert told.comparison is not None
+    first, *others = told.comparison.causes
+    first = msgspec.structs.replace(
+        first,
+        changed=Location("pkg/step.py", 41, "step", text=after),
+        was=Location("pkg/step.py", 40, "step", text=before),
+    )
+    found = msgspec.structs.replace(told.comparison, causes=(first, *others))
+    return msgspec.structs.replace(told, comparison=found)
+
+
+def test_the_changed_line_stands_below_the_cause_as_a_diff() -> None:
+    text = Markdown().render(with_a_changed_line("    n = 3", "    n = x.item()"))
+
+    front = text[: text.index("<details>")]
+    assert "\n```diff\n@@ step.py:41 @@\n- n = 3\n+ n = x.item()\n```\n" in front
+
+
+def test_a_changed_line_cannot_close_its_fence_nor_begin_a_line_of_its_own() -> None:
+    text = Markdown().render(with_a_changed_line("", "x = '''\n```\n# not a heading"))
+
+    assert "\n````diff\n@@ step.py:41 @@\n+ x = ''' ``` # not a heading\n````\n" in text
+
+
+def test_a_comment_on_a_comparison_repeats_no_cause_and_no_metric() -> None:
+    text = Markdown().render(profiles.comparison())
+
+    found = profiles.comparison().comparison
+    assert found is not None
+    assert text.count(found.causes[0].text) <= 1
+    assert text.count("| step |") <= 1
+    assert "Kernels of" not in text
+
+
+def test_the_first_line_of_a_comparison_ends_with_a_clause() -> None:
+    told = profiles.other_machine()
+    clauses = [f"clause number {i} of a long verdict that says everything" for i in range(9)]
+    verdict = msgspec.structs.replace(told.verdict, text="; ".join(clauses))
+    text = Markdown().render(msgspec.structs.replace(told, verdict=verdict))
+
+    (line,) = [line for line in text.splitlines() if line.startswith("❔")]
+    assert line.endswith(f"; {clauses[3]}")
