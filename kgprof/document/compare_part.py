@@ -11,15 +11,13 @@ from kgprof.document import breakdown, compare_words, trace_table
 from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend
 from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
-from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width, or_dash
+from kgprof.document.quantity import DASH, count, figure, milliseconds
 from kgprof.document.table import Block, Fold, Shown, Table, plain
 from kgprof.document.work_table import work_blocks
 
 SIDES = {"base": "before", "head": "after"}  # what the fields of a Change call them
-CARDS = 6
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
-_FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
 
 
@@ -47,10 +45,9 @@ def compare_part(
         "sides": _sides(found),
         "comparable": found.comparable and not compare_words.settings_that_differ(found),
         "comparability": compare_words.comparability(found),
-        "cards": _cards(metrics),
         "causes": tuple(_causes(found, root, anchors)),
         "work": [block for run in found.runs for block in work_blocks(run, root)],
-        "accounts": compare_words.accounts(found, limits.runs),
+        "accounts": [*_evidence(found), *compare_words.accounts(found, limits.runs)],
         "metrics": _metrics(
             changed, "Metrics that changed, or that the measurement does not settle"
         ),
@@ -96,55 +93,14 @@ def _metrics(metrics: Sequence[m.ComparedMetric], label: str) -> Table:
     return compare_words.metric_table(metrics, label).only(*_COLUMNS)
 
 
-def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
-    """The worst of what decides; beyond it, of what changed."""
-    changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-    shown = [metric for metric in metrics if metric.decides or metric.verdict in changed]
-    cards = []
-    for metric in shown[:CARDS]:
-        details = (compare_words.interval(metric), *compare_words.qualified(metric))
-        card = Shown(
-            name=metric.name,
-            run=metric.run.slug,
-            base=compare_words.value(metric, metric.base),
-            head=compare_words.value(metric, metric.head),
-            change=compare_words.change(metric),
-            symbol=compare_words.SYMBOLS[metric.verdict],
-            verdict=metric.verdict,
-            detail="; ".join(filter(None, details)),
-            plot=plot(metric),
-        )
-        cards.append(card)
-    return cards
-
-
-def plot(metric: m.ComparedMetric) -> Shown | None:
-    """An interval about "no change", which is in the middle; the axis is as wide as the interval
-    and the budget need."""
-    ends = compare_words.interval_of(metric)
-    if not ends:
-        return None
-    low, high = (100 * share for share in ends)
-    budget = metric.budget_percent
-    reach = 1.15 * max(abs(low), abs(high), budget or 0.0, _FEWEST_PERCENT)
-
-    def at(percent: float) -> float:
-        return 0.5 + percent / (2 * reach)
-
-    return Shown(
-        x=of_width(at(low)),
-        width=of_width(max(at(high) - at(low), 0.01)),
-        middle=of_width(0.5),
-        limit=or_dash(budget, lambda most: of_width(at(most)), ""),
-    )
-
-
 # ---------------------------------------------------------------- causes
 
 
 def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]:
+    """Those that the first screen has no room for."""
     together = compare_words.unexplained(found.causes)
-    for cause in found.causes:
+    first = compare_words.first_causes(found)
+    for cause in (cause for cause in found.causes if cause not in first):
         # How much it explains, unless that is said once among the accounts, and its run.
         details = []
         if not together:
@@ -158,6 +114,14 @@ def _causes(found: m.Comparison, root: str, anchors: Anchors) -> Iterable[Shown]
             place=place(cause.place, root),
             anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
+
+
+def _evidence(found: m.Comparison) -> Iterable[str]:
+    """What the first screen has no room for, of the causes that it shows."""
+    for cause in compare_words.first_causes(found):
+        more = "; ".join(compare_words.besides(cause))
+        if more:
+            yield f"{cause.text}: {more}"
 
 
 # ---------------------------------------------------------------- where the time moved

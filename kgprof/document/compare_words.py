@@ -3,7 +3,7 @@ disagree."""
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -35,6 +35,7 @@ _IN_PERCENT = ("us", "s", "bytes")
 # or it may have
 CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)
 _ONLY_IN = {m.Presence.NEW: "only in head", m.Presence.GONE: "only in base"}
+_FIRST = 3  # causes of the first screen
 _LINES = 6  # of either side of a changed line
 STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
@@ -217,11 +218,21 @@ def more_ms(us: float, of_us: float) -> str:
 
 
 def cause_text(cause: m.Cause) -> str:
-    seen = clause("; in the traces: ", "; ".join(cause.seen_in_traces))
-    shows = ""
+    return "; ".join((cause.text, *besides(cause)))
+
+
+def besides(cause: m.Cause) -> Iterator[str]:
+    """Where it shows, if that is not the changed line, and what of the traces it accounts for."""
     if cause.changed and cause.location and cause.changed.line != cause.location.line:
-        shows = f"; shows at {cause.location.file.rpartition('/')[2]}:{cause.location.line}"
-    return f"{cause.text}{shows}{seen}"
+        yield f"shows at {cause.location.file.rpartition('/')[2]}:{cause.location.line}"
+    if cause.seen_in_traces:
+        yield f"in the traces: {'; '.join(cause.seen_in_traces)}"
+
+
+def first_causes(comparison: m.Comparison) -> Sequence[m.Cause]:
+    """The first of those that account for some of the change; where none does, the first of all."""
+    known = [cause for cause in comparison.causes if isinstance(cause.explains_us, float)]
+    return known[:_FIRST] or comparison.causes[:1]
 
 
 def finding_of(cause: m.Cause, comparison: m.Comparison) -> m.Finding | None:
@@ -398,11 +409,14 @@ def unchecked(comparison: m.Comparison) -> Texts:
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:
     """What base and head are called: their sources, and the commit where it is known."""
-    base, head = (
-        f"{side.source}{clause(' (', side.commit[:10], ')')}"
-        for side in (comparison.base, comparison.head)
-    )
-    return base, head
+    return _called(comparison.base), _called(comparison.head)
+
+
+def _called(side: m.ComparedSide) -> str:
+    commit = side.commit[:10]
+    if commit and side.git_dirty is True:
+        commit += " with uncommitted changes"
+    return f"{side.source}{clause(' (', commit, ')')}"
 
 
 def settings_that_differ(comparison: m.Comparison) -> Sequence[m.ChangedFact]:

@@ -14,12 +14,13 @@ from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Bar, Part, legend
-from kgprof.document.compare_part import SIDES, parts_of, plot, window_us
+from kgprof.document.compare_part import SIDES, parts_of, window_us
 from kgprof.document.escaping import one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList, not_applied
+from kgprof.document.finding_list import FindingList, fix_label, not_applied
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import anchor, importance
+from kgprof.document.plot import Axis
 from kgprof.document.quantity import (
     DASH,
     count,
@@ -30,6 +31,7 @@ from kgprof.document.quantity import (
     percent,
     ratio,
     rounded,
+    sign,
 )
 from kgprof.document.run_parts import name_of
 from kgprof.document.summary import made, speedup_words
@@ -39,8 +41,10 @@ from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
 _CODE, _UNIT = 120, 24  # characters
-_CAUSES = 3
-_INTERVALS = 3
+_INTERVALS = 6
+_TICKS = 6  # at most
+_LEAST_PERCENT = 2.0  # of the axis of intervals, to either side
+_MARGIN = 0.06  # of the axis, beyond the longest interval
 
 
 class Tile(View, kw_only=False):
@@ -73,7 +77,7 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
     kinds = {part.kind for bar in busy for part in bar.parts}
     shown: Shown = {
         "account": picture(profile),
-        **dict.fromkeys(("bars", "limited", "steps", "causes", "intervals"), ()),
+        **dict.fromkeys(("bars", "limited", "steps", "causes", "intervals", "diff"), ()),
         "not_applied": not_applied(profile.actions),
         "busy": busy,
         "per": per,
@@ -88,7 +92,9 @@ def first_screen(profile: m.Profile, found: FindingList) -> Shown:
             "tiles": [*_changes(comparison)],
             "causes": [*_causes(comparison, found, root)],
             "causes_of": _causes_of(comparison),
-            "intervals": [*_intervals(comparison)],
+            "diff": _diff(comparison),
+            "fix": _fix(profile, comparison),
+            "intervals": _intervals(comparison),
         }
     if by_speed and len(by_speed.runs) > 1:
         shown["bars"] = [*_bars(by_speed, runs)]
@@ -298,28 +304,62 @@ def _steps(profile: m.Profile, found: FindingList) -> Iterator[Shown]:
 
 
 def _causes(found: m.Comparison, shown: FindingList, root: str) -> Iterator[Shown]:
-    explained = [
-        (cause, cause.explains_us) for cause in found.causes if isinstance(cause.explains_us, float)
-    ]
+    """What accounts for the change; where nothing does, what differs without a clock."""
+    first = compare_words.first_causes(found)
+    explained = [(cause, us) for cause in first if isinstance(us := cause.explains_us, float)]
     longest = max((abs(us) for _, us in explained), default=0.0) or 1.0
 
     def sized(us: float) -> Shown:
         return Shown(amount=f"{us:+.1f}", width=of_width(abs(us) / longest))
 
-    def step(cause: m.Cause) -> Shown:
-        lines = ""
-        if place := cause.place:
-            lines = _lines(place.file, [place.line], root)
-        leads_to = shown.anchors.get(cause.fingerprint, "")
-        return {"text": cause.text, "place": lines, "leads_to": leads_to}
+    def placed(place: m.Location | None) -> str:
+        return _lines(place.file, [place.line], root) if place else ""
 
-    for cause, us in explained[:_CAUSES]:
-        yield step(cause) | sized(us)
-    if not explained:
-        yield from (step(cause) | Shown(amount="unknown", width="") for cause in found.causes[:1])
+    for cause in first:
+        amount = Shown(amount="unknown", width="")
+        if isinstance(cause.explains_us, float):
+            amount = sized(cause.explains_us)
+        yield amount | Shown(
+            text=cause.text,
+            place=placed(cause.place),
+            leads_to=shown.anchors.get(cause.fingerprint, ""),
+        )
     run = next((run for run in found.runs if run.causes), None)
     if run and isinstance(run.remainder_us, float) and explained:
-        yield Shown(text="not explained", place="", leads_to="") | sized(run.remainder_us)
+        rest = Shown(text="not explained", place="", leads_to="")
+        yield rest | sized(run.remainder_us)
+    difference = compare_words.first_difference(found)
+    if difference and not first:
+        text = f"{difference.aspect}: {difference.text}"
+        told = Shown(text=text, leads_to="work", amount="unknown", width="")
+        yield told | Shown(place=placed(difference.place))
+
+
+def _put_down(found: m.Comparison) -> m.Cause | m.WorkDifference | None:
+    """What the change is put down to first."""
+    return next(iter(compare_words.first_causes(found)), compare_words.first_difference(found))
+
+
+def _diff(found: m.Comparison) -> Sequence[tuple[str, str]]:
+    """The lines of the change, each with its style."""
+    styles = {"-": "gone", "+": "come"}
+    told = _put_down(found)
+    if told is None:
+        return ()
+    return [(styles.get(line[0], "at"), line) for line in compare_words.changed_line(told)]
+
+
+def _fix(profile: m.Profile, found: m.Comparison) -> Shown:
+    """Code where there is any, else what the rule says; empty without a cause that is a finding."""
+    told = _put_down(found)
+    finding = None
+    if isinstance(told, m.Cause):
+        finding = compare_words.finding_of(told, found)
+    if finding is None:
+        return {"label": "", "code": "", "text": ""}
+    if finding.fix:
+        return {"label": fix_label(finding).capitalize(), "code": finding.fix, "text": ""}
+    return {"label": "What to do", "code": "", "text": profile.remedy(finding.rule)}
 
 
 def _lines(file: str, lines: Sequence[int], root: str) -> str:
@@ -328,17 +368,52 @@ def _lines(file: str, lines: Sequence[int], root: str) -> str:
     return f"{'/'.join(path[-2:])}:{ranges(lines)}"
 
 
-def _intervals(found: m.Comparison) -> Iterator[Shown]:
-    """Yield a time's change, drawn about "no change"."""
-    times = [each for each in compare_words.metrics_of(found) if each.time_of]
-    for metric in times[:_INTERVALS]:
-        if (drawn := plot(metric)) is None:
-            continue
-        words = compare_words.interval(metric)
-        tone = metric.verdict.replace(" ", "-")
-        change = compare_words.change(metric)
-        title = f"{metric.name}, {metric.run.slug}: {change}, {words}"
-        yield Shown(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
+def _intervals(found: m.Comparison) -> Shown:
+    """The change of each time in percent, on one axis: rows, and ticks with their numbers."""
+    known = []
+    for metric in compare_words.metrics_of(found):
+        ends = compare_words.interval_of(metric)
+        if metric.time_of and ends:
+            known.append((metric, 100 * ends[0], 100 * ends[1]))
+    known = known[:_INTERVALS]
+    if not known:
+        return {}
+    several = len({metric.run for metric, *_ in known}) > 1
+    limits = [metric.budget_percent or 0.0 for metric, *_ in known]
+    low = min(-_LEAST_PERCENT, *(low for _, low, _ in known))
+    high = max(_LEAST_PERCENT, *limits, *(high for *_, high in known))
+    margin = _MARGIN * (high - low)
+    axis = Axis(low=low - margin, high=high + margin)
+    rows = []
+    for metric, from_, to in known:
+        words = compare_words.ends(metric)
+        limit = ""
+        beyond = ""
+        if metric.budget_percent is not None:
+            at = axis.at(metric.budget_percent)
+            limit, beyond = of_width(at), of_width(1 - at)
+        row = Shown(
+            name=metric.name,
+            run=name_of(metric.run) * several,
+            ends=words,
+            verdict=metric.verdict,
+            tone=metric.verdict.replace(" ", "-"),
+            title=f"{metric.name}, {metric.run.slug}: {words}, {metric.verdict}",
+            x=of_width(axis.at(from_)),
+            width=of_width(max(axis.at(to) - axis.at(from_), 0.004)),
+            limit=limit,
+            beyond=beyond,
+        )
+        rows.append(row)
+    ticks = [(of_width(axis.at(value)), _percent(value)) for value in axis.ticks(_TICKS)]
+    return {"rows": rows, "ticks": ticks, "zero": of_width(axis.at(0.0))}
+
+
+def _percent(value: float) -> str:
+    """Of a tick; there is no other zero than this one."""
+    if not value:
+        return "0 %"
+    return f"{sign(value)}{abs(value):g} %"
 
 
 def _both_sides(found: m.Comparison | None) -> Iterator[BusyBar]:

@@ -46,8 +46,8 @@ def blob(profile: m.Profile, source_url: str) -> str:
 
 
 def front(profile: m.Profile, blob: str) -> Iterator[str]:
-    """Under 1,500 characters, whatever is in the Profile. ``blob``: what the address of a file
-    begins with."""
+    """Under 1,500 characters, of a comparison under 2,200, whatever is in the Profile. ``blob``:
+    what the address of a file begins with."""
     verdict = profile.verdict
     sentence = prose(verdict.text, VERDICT)
     if profile.comparison:
@@ -149,7 +149,7 @@ def _why(profile: m.Profile, blob: str) -> Iterator[Note]:
             yield _to_do(profile.remedy(cause.rule), compare_words.finding_of(cause, found))
         elif difference := compare_words.first_difference(found):
             text = f"{difference.aspect}: {difference.text}"
-            yield "What differs", stated("", text, difference.place) + _diff(difference)
+            yield "Difference", stated("", text, difference.place) + _diff(difference)
         return
     here = next((action for action in profile.actions if not action.only_on_gpu), None)
     if here:

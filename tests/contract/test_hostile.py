@@ -143,7 +143,10 @@ def test_markdown_holds_no_html_link_image_or_table_but_its_own(shift: int) -> N
 
     foreign = [t.content for t in found if t.type in ("html_inline", "html_block")]
     assert [content for content in foreign if "<" in OURS.sub("", content)] == []
-    assert [t.type for t in found if t.type in ("link_open", "image", "fence", "code_block")] == []
+    blocks = [t for t in found if t.type in ("link_open", "image", "fence", "code_block")]
+    # then: a fence is the changed line of a comparison, and ends where it was meant to
+    assert [t.info for t in blocks] in ([], ["diff"])
+    assert all(line[:2] in ("@@", "- ", "+ ") for t in blocks for line in t.content.splitlines())
     assert [t.tag for t in found if t.type == "heading_open"] == ["h3"]
     assert visible(text, keep="\n") == text
     # then: a code span ends where it was meant to; what GitHub would link in it is no link there

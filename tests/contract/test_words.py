@@ -271,11 +271,11 @@ def test_what_is_printed_of_committed_recordings_speaks_plainly(
 
 def test_a_comment_is_short_before_anything_is_opened(committed: dict[str, Profile]) -> None:
     every = {**committed, **{state: made() for state, made in profiles.STATES.items()}}
-    long = {
-        name: size for name, profile in every.items() if (size := before_the_fold(profile)) >= 1_500
-    }
+    sizes = {name: before_the_fold(profile) for name, profile in every.items()}
+    # the table of a comparison has more rows, and the changed line stands below the cause
+    most = {name: 2_200 if profile.comparison else 1_500 for name, profile in every.items()}
 
-    assert long == {}
+    assert {name: size for name, size in sizes.items() if size >= most[name]} == {}
 
 
 def before_the_fold(profile: Profile) -> int:

@@ -129,37 +129,11 @@ def test_the_worst_comes_first_and_what_decides_before_what_does_not() -> None:
     ]
 
 
-def test_cards_are_of_what_decides_then_of_what_changed() -> None:
-    assert [(card.name, card.verdict, card.symbol) for card in part().cards] == [
-        ("step", "worse", "\u2715"),
-        ("graph breaks", "worse", "\u2715"),
-        ("graph breaks", "worse", "\u2715"),
-        ("step", "inconclusive", "?"),
-        ("peak resident", "better", "\u2713"),
-        ("peak resident", "better", "\u2713"),
-    ]
+def test_the_causes_that_the_first_screen_does_not_show_say_why() -> None:
+    (other,) = part().causes
 
-
-def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
-    plot = part().cards[0].plot
-
-    # then: +15.1 % reaches nearly to the right edge, and all of the interval lies beyond the budget
-    # of +5 %
-    assert plot is not None
-    assert plot.middle == "50.000%"
-    assert plot.limit == "64.397%"
-    assert (plot.x, plot.width) == ("78.218%", "15.261%")
-    assert part().cards[1].plot is None
-
-
-def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
-    first, second, third = part().causes
-
-    assert first.detail == "accounts for +4.10 ms of the +4.50 ms per step, batched.default"
-    assert first.anchor == "KGP201-read000"
-    assert first.place.where == "policy.py:77 choose"
-    assert second.anchor == ""
-    assert third.detail == "effect on step time unknown: no time is known to be worse"
+    assert other.detail == "effect on step time unknown: no time is known to be worse"
+    assert other.anchor == ""
     assert part().accounts == (
         "batched.default: +4.50 ms per step; +4.30 ms explained, +0.20 ms not explained",
     )
@@ -179,7 +153,7 @@ def test_what_is_true_of_every_cause_is_said_once() -> None:
 
     shown = part(msgspec.structs.replace(found, comparison=comparison))
 
-    assert [cause.detail for cause in shown.causes] == ["batched.default", "batched.default", ""]
+    assert [cause.detail for cause in shown.causes] == ["batched.default", ""]
     assert shown.accounts == (
         "Effect on step time unknown: no trace of base",
         "batched.default: +4.50 ms per step, unexplained",
