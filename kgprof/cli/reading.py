@@ -200,6 +200,26 @@ def shown_report(report: R, sharing: Sharing) -> R:
     return redacted_report(report, private, source=sharing.source, redact=sharing.redact)
 
 
+def carried(path: Path, sharing: Sharing) -> m.Profile | None:
+    """The Profile in a report that has no Recording beside it, or that is a comparison; None where
+    the Recording says more. Raises InputError for a file that is neither."""
+    file = path
+    if path.is_dir():
+        file = path / layout.REPORTS[1]
+    is_alone = layout.found(path) is None
+    if file.name == layout.HEADER or not file.is_file():
+        return None
+    try:
+        found = side(file, sharing)
+    except InputError:
+        if is_alone:
+            raise
+        return None  # an incomplete report beside its Recording is written again
+    if is_alone or found.comparison is not None:
+        return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
+    return None
+
+
 def recording_of(path: Path) -> Path | None:
     """The Recording in a folder, from which a page takes its traces; None for a file that stands
     for itself."""

@@ -396,16 +396,17 @@ def report(
 
     RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html,
     report.json. A recording of `kgprof check-graphs` is judged again by its own budgets and
-    accepted findings. Exit code 0 means that the report was written; the result of the run or gate
+    accepted findings. A comparison, or a report.html without its recording, is printed as it stands
+    with --format. Exit code 0 means that the report was written; the result of the run or gate
     is in it (exit_code in report.json).
 
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
                   kgprof report my-run --format markdown
+                  kgprof report report.html --format text        a page that came alone
                   kgprof report --torch-trace DIR        logs of a run under TORCH_TRACE=DIR
     """
-    from kgprof.cli import writing
-    from kgprof.cli.reading import read
+    from kgprof.cli import reading, writing
     from kgprof.cli.recording import torch_trace_read
     from kgprof.record.ground.unfinished import refuse_overwriting
 
@@ -419,6 +420,9 @@ def report(
         folder = page.parent / layout.FOLDER
     else:
         assert recording is not None
+        carried = reading.carried(recording, context.sharing)
+        if carried is not None and context.output is None:
+            return _as_it_stands(carried, recording, context)
         folder = layout.resolve(recording)
         where = context.output
         if where is None and not context.outputs:
@@ -427,7 +431,7 @@ def report(
         if where is not None:
             written = [where / name for name in layout.REPORTS]
         refuse_overwriting([], [*written, *context.files], folder)
-        found = read(folder, hta=hta, quiet=context.quiet, sharing=context.sharing)
+        found = reading.read(folder, hta=hta, quiet=context.quiet, sharing=context.sharing)
         context.folder = where
         if where is not None:
             page = writing.write_report(where, found, folder, context.job)
@@ -435,6 +439,24 @@ def report(
     if page is not None and not context.outputs:
         writing.show_ending(found, page, context)
     writing.emit(found, folder, context, otherwise=str(page or ""))
+    return EXIT_OK
+
+
+def _as_it_stands(found: m.Profile, path: Path, context: Context) -> int:
+    """Print the Profile that a report carries. Raises UsageError where nothing is asked for, or a
+    result would replace the report."""
+    from kgprof.cli import writing
+    from kgprof.record.ground.unfinished import refuse_overwriting, results
+
+    what = "a report without its Recording"
+    if found.comparison is not None:
+        what = "a comparison, which head's own report would replace"
+    if not context.outputs:
+        hint = "print it with --format text, markdown or json"
+        raise UsageError(f"{path} is {what}", hint)
+    refuse_overwriting(results(path), context.files)
+    writing.add_to_job_summary(found, context.job)
+    writing.emit(found, None, context)
     return EXIT_OK
 
 

@@ -101,15 +101,28 @@ def trace_path(recording: m.Recording, key: m.RunKey, name: m.PassName) -> Path:
     return run_folder(Path(recording.folder), key) / TRACE_FILES[name]
 
 
-def resolve(path: Path) -> Path:
-    """The Recording's folder, from itself, the output folder that holds it, or a report beside it.
-
-    Raises InputError when there is none.
-    """
-    near = path.parent if path.name in (*REPORTS, HEADER) and not path.is_dir() else path
+def found(path: Path) -> Path | None:
+    """The Recording's folder, from itself, the output folder that holds it, or a report beside it;
+    None where there is none."""
+    near = _near(path)
     for folder in (near, near / FOLDER, near / UNFINISHED / FOLDER):
         if (folder / HEADER).is_file():
             return folder
+    return None
+
+
+def _near(path: Path) -> Path:
+    if path.name in (*REPORTS, HEADER) and not path.is_dir():
+        return path.parent
+    return path
+
+
+def resolve(path: Path) -> Path:
+    """As ``found``. Raises InputError when there is none."""
+    folder = found(path)
+    if folder is not None:
+        return folder
+    near = _near(path)
     if not path.exists():
         raise InputError(
             "file or folder not found",
