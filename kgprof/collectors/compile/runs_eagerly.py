@@ -296,8 +296,8 @@ def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
     if called.path.isidentifier():
         name = called.path
     fix = (
-        f"{name} = torch.compile({name})  # in place of {name}.compile(); its state_dict() then "
-        "has _orig_mod. before each name"
+        f"{name} = torch.compile({name})  # in place of {name}.compile(), with its arguments; its "
+        "state_dict() then has _orig_mod. before each name"
     )
     return _Cause("library", words, "library", fix=fix)
 
