@@ -893,7 +893,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "No sync in the step loop",
         lambda seen: Answer(
             f"0 syncs per step in {_named(seen.read_watched)}",
-            seen.unread or _uncounted(seen) or _would_sync(seen),
+            _would_sync(seen) or seen.unread or _uncounted(seen),
             seen.of(*syncs.WAITING, syncs.WOULD_SYNC),
         ),
     ),
