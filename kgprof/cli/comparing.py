@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted
@@ -127,7 +129,9 @@ class Comparing(m.Model, kw_only=False):
                 self.context.interrupted = not whole
                 self.context.writing = whole
                 found = judge()
-                writing.write_report(work.folder, found, work.recording, Job())
+                own = self._shown(self._side(places[0]))
+                writing.write_report(places[0], own, places[0] / layout.FOLDER, Job())
+                writing.write_report(work.folder, _with_page(found), work.recording, Job())
                 page = work.finish() / layout.REPORTS[0]
         writing.complain_of_runs(found, page.parent / layout.FOLDER)
         return writing.ended(found, page, self.context)
@@ -160,6 +164,13 @@ class Comparing(m.Model, kw_only=False):
                 decided=lambda pairs: _decided(judge(), pairs, shown),
                 redact=redactor(self.context, trees[1].folder),
             )
+
+
+def _with_page(found: m.Profile) -> m.Profile:
+    """The comparison that leads to base's own page."""
+    assert found.comparison is not None
+    base = replace(found.comparison.base, has_page=True)
+    return replace(found, comparison=replace(found.comparison, base=base))
 
 
 def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:

@@ -133,6 +133,9 @@ class TraceDifference(Model):
         return next((row for row in self.window if row.name == name), None)
 
 
+BASE_PAGE = "base/report.html"  # from the folder of a comparison that was recorded
+
+
 class ComparedSide(Model):
     """What one side of a comparison was, so that a reader can find it again."""
 
@@ -143,6 +146,7 @@ class ComparedSide(Model):
     git_dirty: bool | Skipped
     exit_code: int  # its own, before the comparison
     verdict: Verdict  # its own
+    has_page: bool = False  # beside the comparison's, in BASE_PAGE
 
     @property
     def commit(self) -> str:
