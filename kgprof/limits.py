@@ -34,6 +34,7 @@ UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it, its forward and backward together,
 # is slow itself and no launch.
 STANDS_OUT = 0.5
+MAKES_CODE = "torch compiles or records in a traced step, and the GPU waits for that, too"
 
 LOADER = "DataLoader"
 LAUNCH_NOTHING = "operators that launch nothing"
@@ -424,8 +425,8 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     is_work = largest.limit in _WORK
-    if not is_work and _makes_code(run):
-        return "torch compiles or records in a traced step, and the GPU waits for that, too"
+    if not is_work and m.known(run.kernels).makes_code:
+        return MAKES_CODE
     if largest.limit is m.LimitKind.UNKNOWN:
         named = clause(" (mostly ", largest.name, ")")
         return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
@@ -442,13 +443,6 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     if is_busy:
         state = f"busy for {100 * busy_share:.0f} %"
     return f"the GPU is {state} of the step, for several reasons"
-
-
-@m.otherwise(True)
-def _makes_code(run: m.RunReport) -> bool:
-    """Whether one of the traced steps is none in which torch only runs what it has made before."""
-    kernels = m.known(run.kernels)
-    return m.known(kernels.host_time).steps < kernels.steps
 
 
 @m.otherwise("")

@@ -246,13 +246,22 @@ def _of_run(run: RunEvidence) -> tuple[DeviceTime, ...]:
             steps=found.steps,
             launches=launched / found.steps,
             graph_launches=_per_step(found.graph_launches, found.steps),
-            idle=found.idle,
+            idle=_waits(found),
             loader_us=loader_us,
             asks_for_graphs=run.compiler is not None
             and any(graph.cuda_graphs for graph in run.compiler.all.graphs),
             in_compiled_us=in_compiled_us,
         ),
     )
+
+
+@m.skippable
+def _waits(found: m.KernelBreakdown) -> m.DeviceIdle | m.Skipped:
+    """What the GPU waited for; of steps in which torch makes code that is no cause of the others'
+    idle time."""
+    if found.makes_code:
+        return m.Skipped(limits.MAKES_CODE)
+    return found.idle
 
 
 @m.skippable
@@ -306,6 +315,8 @@ def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
     spans = []
     if isinstance(event.idle, m.DeviceIdle):
         spans = [span for span in event.idle.host_spans if span.name != m.READS_ON_CPU]
+    else:
+        lines.append(event.idle.reason)
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
     lines += [
