@@ -19,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import APART
+from kgprof.measures.times import ahead_words
 from kgprof.wording import clause, figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
@@ -172,16 +173,11 @@ def is_crowded(run: m.RunReport) -> bool:
 @m.otherwise("")
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     """Say that the time of a script's steps is that in which the CPU starts them; empty where the
-    GPU's work is no longer.
-
-    Of a program that does not wait for its steps, the CPU's clock says no more.
-    """
+    GPU's work is no longer."""
     step = m.known(run.step)
-    busy_us = m.known(found).busy_us
-    if run.script is None or busy_us <= UNLIKE_OTHERS * step.median:
+    if run.script is None:
         return ""
-    starts, work = figure(step.median / 1e3), figure(busy_us / 1e3)
-    return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
+    return ahead_words(step.median, m.known(found).busy_us)
 
 
 @m.otherwise("")

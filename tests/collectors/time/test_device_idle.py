@@ -18,8 +18,8 @@ from kgprof.collectors.time.device_idle import (
     diagnose,
 )
 from kgprof.collectors.trust.witnesses import WITNESSES
-from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.limits import MAKES_CODE
+from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.model import (
     Finding,
     FindingCost,
