@@ -177,7 +177,10 @@ def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     step = m.known(run.step)
     if run.script is None:
         return ""
-    return ahead_words(step.median, m.known(found).busy_us)
+    mean_us = step.median
+    if run.long_steps is not None:
+        mean_us *= 2  # at least, or they would not be half of the time
+    return ahead_words(step.median, m.known(found).busy_us, mean_us)
 
 
 @m.otherwise("")

@@ -22,6 +22,7 @@ from kgprof.model import (
     LimitKind,
     LimitShare,
     Location,
+    LongSteps,
     Roofline,
     RunLimits,
     RunReport,
@@ -635,3 +636,16 @@ def test_steps_that_the_cpu_starts_faster_than_the_gpu_does_them_have_no_step_ti
     )
     assert limits.words(both[1]) == ""
     assert not limits.is_gpu_bound(both[1])
+
+
+@pytest.mark.parametrize(("waits", "is_decided"), [(None, True), (LongSteps(1, 29, 9000.0), False)])
+def test_work_that_is_a_little_longer_than_the_step_is_ahead_where_half_of_the_time_is_waited(
+    waits: LongSteps | None, is_decided: bool
+) -> None:
+    calls = ScriptRun(step="a call of a compiled function", steps=29, counted={})
+    run = report(step_us=100.0, busy_us=160.0, placed={Bound.MEMORY: 160.0})
+    run = msgspec.structs.replace(run, script=calls, long_steps=waits)
+
+    found = limits.starts_ahead(run, limits.limits(run, {}))
+
+    assert (found == "") is is_decided

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
@@ -167,18 +167,19 @@ def _not_compared(
     if any(isinstance(timing, m.TimingPass) and timing.compiled for timing in timings):
         yield COMPILED_WHILE_TIMED
     yield _crowded(run.timing, eager.timing)
-    for time in (times.compiled, times.eager):
-        yield _ahead(evidence, time)
+    for timing in (run.timing, eager.timing):
+        yield _ahead(evidence, timing)
 
 
 @m.otherwise("")
-def _ahead(evidence: RunEvidence, time: m.Time) -> str:
+def _ahead(evidence: RunEvidence, timing: m.TimingPass | m.Skipped) -> str:
     """Say that the CPU starts a script's steps faster than the GPU does them: its clock does not
     tell how long they take."""
     found = m.known(evidence.once(of_trace))
-    if evidence.record.script is None or found.device != "cuda" or not found.steps:
+    every_us = m.known(timing).every_us
+    if evidence.record.script is None or found.device != "cuda" or not (found.steps and every_us):
         return ""
-    return ahead_words(m.known(time).median, found.busy_us / found.steps)
+    return ahead_words(median(every_us), found.busy_us / found.steps, fmean(every_us))
 
 
 @m.otherwise("")
