@@ -424,7 +424,7 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     is_work = largest.limit in _WORK
-    if not is_work and m.known(run.kernels).makes_code:
+    if not is_work and makes_code(m.known(run.kernels)):
         return MAKES_CODE
     if largest.limit is m.LimitKind.UNKNOWN:
         named = clause(" (mostly ", largest.name, ")")
@@ -442,6 +442,12 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     if is_busy:
         state = f"busy for {100 * busy_share:.0f} %"
     return f"the GPU is {state} of the step, for several reasons"
+
+
+@m.otherwise(True)
+def makes_code(kernels: m.KernelBreakdown) -> bool:
+    """Whether one of the traced steps is none in which torch only runs what it has made before."""
+    return m.known(kernels.host_time).steps < kernels.steps
 
 
 @m.otherwise("")

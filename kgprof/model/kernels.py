@@ -406,12 +406,6 @@ class KernelBreakdown(Tagged, tag="kernels"):
     roofline: Roofline | Skipped = Skipped("a CPU run launches no GPU kernels")
     input_copies: InputCopies | Skipped = Skipped("a CPU run replays no CUDA graphs")
 
-    @property
-    def makes_code(self) -> bool:
-        """Whether one of the traced steps is none in which torch only runs what it has made
-        before."""
-        return isinstance(self.host_time, Skipped) or self.host_time.steps < self.steps
-
 
 Kernels = KernelBreakdown | Skipped
 
