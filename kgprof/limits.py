@@ -177,10 +177,17 @@ def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     step = m.known(run.step)
     if run.script is None:
         return ""
-    mean_us = step.median
-    if run.long_steps is not None:
-        mean_us *= 2  # at least, or they would not be half of the time
-    return ahead_words(step.median, m.known(found).busy_us, mean_us)
+    return ahead_words(step.median, m.known(found).busy_us, _mean_us(run))
+
+
+@m.otherwise(0.0)
+def _mean_us(run: m.RunReport) -> float:
+    """The time of all steps by their number, in the rerun without instruments."""
+    account = m.known(run.account)
+    if account.under_listeners:
+        return 0.0
+    steps_us = sum(each.us for each in account.phases if each.phase is m.RunPhase.STEPS)
+    return steps_us / m.known(run.step).samples
 
 
 @m.otherwise("")
