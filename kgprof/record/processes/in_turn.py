@@ -68,6 +68,8 @@ def record_in_turn(
         try:
             for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
                 for each in (one for one in made if key in one.plan.runs):
+                    if each is head and key in base.plan.runs and options.for_the_work:
+                        _hand_over(base.choices(key), scratch / "head" / recorder.PROBE_CACHE)
                     if each.measure(key):
                         each.probe(key)
             for each in made:
@@ -92,6 +94,13 @@ def record_in_turn(
                 _say_so_far(each, pairs, interrupted=True)
             return False
     return True
+
+
+def _hand_over(choices: Path, seed: Path) -> None:
+    """Give HEAD what torch chose by timing kernels in BASE, where nothing else is timed: two
+    recordings of one program would differ by chance."""
+    if choices.is_dir():
+        shutil.copytree(choices, seed / recorder.CHOICES, dirs_exist_ok=True)
 
 
 def _can_take_turns(sides: tuple[Side, Side]) -> bool:

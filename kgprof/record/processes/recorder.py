@@ -60,6 +60,9 @@ SLICE_LEAST = {"cpu": 1, "cuda": 5}
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
+# Below Inductor's cache: what it chose by timing kernels, such as padded matmuls
+# (torch._inductor.codecache.LocalCache).
+CHOICES = "cache"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
 EAGER_MOST = 2
 EAGER_AT_LEAST_S = 20.0
@@ -738,6 +741,10 @@ class Recorder:
         elif job.is_rerun:
             prefix = f"{job.options.passes[0]}_"
         return run / f"{prefix}{layout.LOG}", exit_file
+
+    def choices(self, key: m.RunKey) -> Path:
+        """What Inductor chose by timing kernels in a run whose caches are kept for its rounds."""
+        return self._scratch / f"caches-{self.plan.runs.index(key)}" / "inductor" / CHOICES
 
     def _caches(self, job: Job) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as
