@@ -146,7 +146,10 @@ def history(case: Case, draw: random.Random) -> Iterator[tuple[str, str, Texts]]
             fault = draw.choice(FAULTS)
         if kind not in ("planted", "refactoring", "broken"):
             texts = texts | harmless(kind, number, texts[program], program)
-        yield kind, subject, texts | {program: texts[program] + fault}
+        now = texts
+        if kind == "broken":
+            now = texts | {program: f"{texts[program]}# commit {number}\n{fault}"}
+        yield kind, subject, now
 
 
 def planned(draw: random.Random, refactorings: int) -> list[str]:
