@@ -103,10 +103,10 @@ def test_the_commit_that_clones_is_found_and_nothing_is_recorded_twice(repositor
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("HEAD", "HEAD", "a.py:step"), 2, "GOOD HEAD is no ancestor of BAD HEAD"),
-        (("HEAD", "HEAD~1", "a.py:step"), 2, "GOOD HEAD is no ancestor of BAD HEAD~1"),
-        ((".", "HEAD", "a.py:step"), 2, "GOOD . is no commit of a git work tree here"),
-        (("HEAD~1", "nowhere", "a.py:step"), 2, "BAD nowhere is no commit of a git work tree"),
+        (("HEAD", "HEAD", "a.py:step"), 2, "GOOD HEAD is not an ancestor of BAD HEAD"),
+        (("HEAD", "HEAD~1", "a.py:step"), 2, "GOOD HEAD is not an ancestor of BAD HEAD~1"),
+        ((".", "HEAD", "a.py:step"), 2, "GOOD . is not a commit of a git work tree here"),
+        (("HEAD~1", "nowhere", "a.py:step"), 2, "BAD nowhere is not a commit of a git work tree"),
         (("HEAD~1", "HEAD", "a.py"), 2, "bisect does not work for a script (a.py)"),
         (("HEAD~1", "HEAD", "/a.py:step"), 2, "/a.py is one file, whichever side is recorded"),
         (("HEAD~1", "HEAD", "a.py:step"), 2, "BAD: a.py: file not found"),

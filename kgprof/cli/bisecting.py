@@ -53,9 +53,10 @@ def bisected(search: "Search", good: str, bad: str) -> int:
     search.good, search.bad = commits.ends(good, bad)
     output = context.output or default_folder(f"bisect-{search.workload.rpartition('/')[2]}")
     search.output = output
-    # in any order but that of a result beside a Recording
-    names = layout.REPORTS[::-1]
-    with making(output, search.comparing.inputs, context, worth_keeping=False, names=names) as work:
+    inputs = search.comparing.inputs
+    # the Recordings of a bisect stand elsewhere than beside the report
+    own = layout.REPORTS[::-1]
+    with making(output, inputs, context, worth_keeping=False, names=own) as work:
         try:
             with fork_server.imports_shared():
                 found = search.found()
@@ -82,8 +83,8 @@ class Search:
     workload: str
     ask: Callable[[], m.Options]
     question: bytes  # what a Recording depends on besides its commit
-    timed: bool  # by pairs with GOOD, of which there are ``most`` at most
-    most: int
+    timed: bool  # by pairs with GOOD, of which there are ``pairs`` at most
+    pairs: int
     limited: bool  # by limits, of which none is on a time unless it is ``timed``
     good: str = ""
     bad: str = ""
@@ -98,18 +99,18 @@ class Search:
         in BAD, NoBaseError where it is not in GOOD."""
         self._record_ends()
         words = (*map(row_words, self.rows.values()), *map(metric_words, self.metrics.values()))
-        why_open = "" if words else NOT_WORSE
+        reason = "" if words else NOT_WORSE
         while True:
             bad, halving = self._left()
             commit = next_commit(halving, bad, self._with(_SKIPPED))
             if commit is None and len(halving) > 1:
-                why_open = ALL_SKIPPED
-            if commit is None or why_open:
+                reason = ALL_SKIPPED
+            if commit is None or reason:
                 return m.Bisect(
                     looked_for=words,
                     tried=tuple(self.tried),
                     remaining=tuple(halving),
-                    why_open=why_open,
+                    why_open=reason,
                     authored=commits.of_commit(bad, "%aI"),
                     files=commits.changed_files(bad),
                 )
@@ -119,7 +120,7 @@ class Search:
             last = self.tried[-1]
             self.comparing.context.inform(last.words)
             if verdict is m.BisectVerdict.INCONCLUSIVE:
-                why_open = last.words
+                reason = last.words
 
     def judged(self, found: m.Bisect) -> tuple[m.Profile, m.Bisect, Path]:
         """The first bad commit that is known beside its parent, or else beside the last one that
@@ -203,8 +204,8 @@ class Search:
                 asked = replace(self.ask(), passes=m.OF_THE_WORK)
             place.mkdir(parents=True, exist_ok=True)
             with context.progress() as shown:
-                redact = redactor(context, tree.folder)
-                record(asked, place, shown, redact=redact, checkout=tree)
+                private = redactor(context, tree.folder)
+                record(asked, place, shown, redact=private, checkout=tree)
         if recordings.load_header(place / layout.FOLDER).interrupted:
             raise KeyboardInterrupt
 
@@ -215,7 +216,7 @@ class Search:
             places = place / BASE, place
             places[0].mkdir(parents=True, exist_ok=True)
             judge = partial(self.comparing.compared, *places, (self.good, commit))
-            if not self.comparing.record(asked, trees, places, judge, most=self.most):
+            if not self.comparing.record(asked, trees, places, judge, most=self.pairs):
                 raise KeyboardInterrupt
 
     def _note(

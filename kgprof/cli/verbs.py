@@ -891,7 +891,11 @@ def compare(
     help="Time each commit in pairs with GOOD, although what is compiled and run may tell.",
 )
 @options.number(
-    "--rounds", options.PAIRS, "Of what is timed: pairs per commit.", least=2, most=m.MOST_ROUNDS
+    "--rounds",
+    options.PAIRS,
+    "With times: at most N pairs per commit.",
+    least=2,
+    most=m.MOST_ROUNDS,
 )
 @options.regression_option
 @options.folder_option(
@@ -922,15 +926,15 @@ def bisect(
     nothing twice.
 
     GOOD is an ancestor of BAD. Each commit is recorded once, in a temporary work tree, and has what
-    GOOD or what BAD compiles and runs: 8 recordings for 64 commits, without a clock. If GOOD and
-    BAD do the same work, or with --timed or a limit on a time, each commit is timed in pairs with
-    GOOD as `kgprof compare --record` does it. A commit in which the workload dies, or has neither's
-    work, is skipped, as `git bisect skip` does.
+    GOOD or what BAD compiles and runs: 8 recordings for 64 commits, without a clock. Commits are
+    timed in pairs with GOOD, as `kgprof compare --record` does it, if GOOD and BAD do the same
+    work, if a time has a limit, and with --timed. A commit in which the workload dies, or has
+    neither's work, is skipped, as `git bisect skip` does.
 
     The report compares the first bad commit with its parent. Started again with the same -o, what
-    was recorded is not recorded again. Exit code 0: found; 2: wrong option, or GOOD is no ancestor
-    of BAD; 4: the workload died in GOOD or BAD; 5: GOOD lacks the workload; 6: not decided, and
-    the commits that remain are named.
+    was recorded is not recorded again. Exit code 0: found; 2: wrong option, or GOOD is not an
+    ancestor of BAD; 4: the workload died in GOOD or BAD; 5: GOOD lacks the workload; 6: not
+    decided, and the commits that remain are named.
 
     \b
     For example:  kgprof bisect v1.0 HEAD my_model.py:step
@@ -949,7 +953,7 @@ def bisect(
         partial(options.asked_for, named, context.workload_args, **given),
         m.encode_json([named, context.workload_args, given]),
         timed=timed or any(each.partition("=")[0] in [*m.TimeOf] for each in budgets),
-        most=rounds,
+        pairs=rounds,
         limited=bool(budgets),
     )
     return bisected(search, good, bad)

@@ -135,7 +135,7 @@ def told(profile: m.Profile, found: m.Bisect) -> m.Profile:
             text=f"{last} is the first bad commit",
             reasons=(f"authored {found.authored}", f"it changed {_listed(found.files)}"),
         )
-    sure = f"{recorded}{clause('; GOOD and BAD differ in ', _listed(found.looked_for))}"
+    sure = f"{recorded}{clause('; between GOOD and BAD: ', _listed(found.looked_for))}"
     work = filter(None, [in_words(compared, profile.source_root)])
     notes = [each.words for each in found.tried]
     return replace(

@@ -199,7 +199,7 @@ def test_the_first_bad_commit_is_the_verdict() -> None:
 
     assert (given.exit_code, given.verdict.status) == (EXIT_OK, "ok")
     assert given.verdict.text == "dddddddddddd Copy is the first bad commit"
-    assert given.verdict.trust == "3 recordings; GOOD and BAD differ in bytes per step 256 -> 512"
+    assert given.verdict.trust == "3 recordings; between GOOD and BAD: bytes per step 256 -> 512"
     assert given.verdict.reasons[:2] == (
         "authored 2026-01-02T03:04:05+00:00",
         "it changed model.py",

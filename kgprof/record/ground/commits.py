@@ -37,12 +37,12 @@ def ends(good: str, bad: str) -> tuple[str, str]:
             found.append(commit_of(given))
         except GIT_FAILED as error:
             raise UsageError(
-                f"{name} {given} is no commit of a git work tree here",
+                f"{name} {given} is not a commit of a git work tree here",
                 "give two commits, such as v1.0 HEAD; of a shallow clone: git fetch --unshallow",
             ) from error
     if git("rev-list", "--count", "--ancestry-path", "..".join(found)) == "0":
         raise UsageError(
-            f"GOOD {good} is no ancestor of BAD {bad}",
+            f"GOOD {good} is not an ancestor of BAD {bad}",
             "GOOD is the older one; of a shallow clone: git fetch --unshallow",
         )
     return found[0], found[1]

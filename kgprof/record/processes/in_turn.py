@@ -193,11 +193,9 @@ def checkout(commit: str, workload: str) -> Iterator[Checkout]:
         yield _checkout(folder, git("rev-parse", "--show-toplevel"), workload)
 
 
-def _checkout(folder: Path, other: str, workload: str) -> Checkout:
-    home = ""
-    if workload in BUILT_IN and _has(folder, "child.py"):
-        home = str(folder)
-    return Checkout(folder=str(folder), other=other, home=home)
+def _checkout(folder: Path, opposite: str, workload: str) -> Checkout:
+    is_own = workload in BUILT_IN and _has(folder, "child.py")
+    return Checkout(folder=str(folder), other=opposite, home=str(folder) * is_own)
 
 
 @contextlib.contextmanager
