@@ -24,12 +24,12 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 412_900
+MOST_SIZE = 415_660
 CEILINGS = {
     "nodes per statement": 8.5,
     "nodes of the median function": 79,
     "conditional expressions per 1,000 lines": 9.3,
-    meters.CLASSES: 777,
+    meters.CLASSES: 781,
     meters.COPIED: 1437,
     meters.SKIPPED: 194,
     meters.LONG_LINES: 0,

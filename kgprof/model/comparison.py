@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from kgprof.model.bisect import Bisect
 from kgprof.model.compiled_work import ComparedWork
 from kgprof.model.findings import Finding, Verdict
 from kgprof.model.kernels import KernelKind, StackFrame
@@ -344,6 +345,8 @@ class Comparison(Model):
     settings: tuple[ChangedFact, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
+    # base is the last good commit of a bisect, and head the first one that is known to be bad
+    bisect: Bisect | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -81,12 +81,13 @@ def record(
     echo: Echo = lambda data: None,
     redact: Redact = str,
     load: m.Load | m.Skipped | None = None,
+    checkout: Checkout | None = None,
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
     ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could
-    not be loaded; ``load``: what other processes took of the machine just
-    before; None: nobody looked.
+    not be loaded; ``load``: what other processes took of the machine just before; None: nobody
+    looked; ``checkout``: where it runs; None: where kgprof was started.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that
     fails, hangs or is killed is no error, nor is a workload that does so while it is loaded: it is
@@ -97,8 +98,8 @@ def record(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
         stack.enter_context(fork_server.imports_shared())
-        plan, dead = make_plan(options, folder, scratch, progress, redact)
-        session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
+        plan, dead = make_plan(options, folder, scratch, progress, redact, checkout)
+        session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo, checkout)
         if load is not None:
             session.header = replace(session.header, load=load)
         store.clear(folder)
