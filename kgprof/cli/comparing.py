@@ -129,7 +129,7 @@ class Comparing(m.Model, kw_only=False):
                 self.context.interrupted = not whole
                 self.context.writing = whole
                 found = judge()
-                own = self._shown(self._side(places[0]))
+                own = self.shown(self._side(places[0]))
                 writing.write_report(places[0], own, places[0] / layout.FOLDER, Job())
                 writing.write_report(work.folder, _with_page(found), work.recording, Job())
                 page = work.finish() / layout.REPORTS[0]
