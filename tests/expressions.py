@@ -25,6 +25,7 @@ MADE = {
     "analysis/redaction.py redacted_trace": "looked at below, with names of secrets",
     "compare/changes.py _takes": "looked at below, with names of a module",
     "compare/changes.py weight": "of the module's constants, which are looked at below",
+    "compare/findings.py _by_text_without_names": "names as they are, between two ends of a word",
     "gate/settings.py _kernel_kinds": "the person's own",
     "measures/kernel_kinds.py __init__": "the person's own",
     "reading/source_text.py _may_bind": "a name between two ends of a word",
@@ -117,12 +118,12 @@ def _uses(trees: Iterable[ast.Module]) -> dict[str, set[str]]:
     """Returns the methods that are called on each name anywhere; "" if it is handed on."""
     uses: dict[str, set[str]] = {}
     for tree in trees:
-        called = set()
-        for node in ast.walk(tree):
+        nodes, called = list(ast.walk(tree)), set()
+        for node in nodes:
             if isinstance(node, ast.Attribute) and (name := _last_name(node.value)):
                 uses.setdefault(name, set()).add(node.attr)
                 called.add(id(node.value))
-        for node in ast.walk(tree):
+        for node in nodes:
             if id(node) not in called and isinstance(getattr(node, "ctx", None), ast.Load):
                 uses.setdefault(_last_name(node), set()).add("")
     return uses

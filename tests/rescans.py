@@ -8,11 +8,12 @@ word in the parsed expression:
     expression ── re._parser ──► _Automaton: one state per set of characters, edges with conditions
     on neighbours
                ── words ──► words that lead to a loop and around it
-               ── steps.counted ──► words of which four times as many take more than ``GROWTH`` times the steps
+               ── steps.Search ──► words of which four times as many take more than ``GROWTH`` times the steps
 
 No clock is read.
 """  # noqa: E501
 
+import functools
 import itertools
 import re
 import re._constants as c
@@ -41,13 +42,14 @@ Edges = dict[int, int]
 
 def rescanned(expression: re.Pattern[Any]) -> str | None:
     """Returns a word of which ``expression`` reads a long repetition again and again, or None."""
-    from tests.steps import counted
+    from tests.steps import Search
 
+    search = Search(expression, MOST_STEPS)
     automaton = _Automaton(expression)
     for word in sorted({_first_rotation(word) for word in automaton.words()}, key=len):
         for end in itertools.islice(_uncovered(expression, word, automaton.classes), ENDS):
-            few = counted(expression, word * REPEATED + end, most=MOST_STEPS)
-            many = counted(expression, word * REPEATED * 4 + end, most=MOST_STEPS)
+            few = search.counted(word * REPEATED + end)
+            many = search.counted(word * REPEATED * 4 + end)
             if many == MOST_STEPS or many > GROWTH * few:
                 return word
     return None
@@ -125,7 +127,7 @@ def _of_a_set(items: list[tuple[Any, Any]], flags: int) -> Test:
         return False
 
     either = _either_case(holds, flags)
-    return lambda character: either(character) != negated
+    return functools.cache(lambda character: either(character) != negated)
 
 
 def _either_case(holds: Test, flags: int) -> Test:

@@ -22,14 +22,6 @@ class TooManyStepsError(Exception):
     """The search was given up."""
 
 
-def counted(expression: re.Pattern[Any], text: str, most: int) -> int:
-    """Returns the steps of finding every match of ``expression`` in ``text``, at most ``most``."""
-    search = _Search(expression, text, most)
-    with _deep_recursion(), suppress(TooManyStepsError):
-        search.find_all()
-    return search.steps
-
-
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
     before = sys.getrecursionlimit()
@@ -40,14 +32,23 @@ def _deep_recursion() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-class _Search:
-    def __init__(self, expression: re.Pattern[Any], text: str, most: int) -> None:
-        self.text, self.most, self.steps = text, most, 0
+class Search:
+    """An expression, parsed once for all texts; a search is given up after ``most`` steps."""
+
+    def __init__(self, expression: re.Pattern[Any], most: int) -> None:
+        self.text, self.most, self.steps = "", most, 0
         self.groups: dict[int, tuple[int, int]] = {}
         tree = parser.parse(expression.pattern, expression.flags & ~re.DEBUG)
         self.whole = self._chain(list(tree), expression.flags)
 
-    def find_all(self) -> None:
+    def counted(self, text: str) -> int:
+        """Returns the steps of finding every match in the text, at most ``most``."""
+        self.text, self.steps = text, 0
+        with _deep_recursion(), suppress(TooManyStepsError):
+            self._find_all()
+        return self.steps
+
+    def _find_all(self) -> None:
         at = 0
         while at <= len(self.text):
             self.groups.clear()

@@ -12,6 +12,7 @@ from kgprof.analysis.capture_advice import advise
 from kgprof.document.capture_sheet import capture_sheet
 from kgprof.model import CaptureOutcome
 from kgprof.render import sheet
+from tests.gathering import for_all
 from tests.lab.test_captures import TRUTH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +51,7 @@ def test_the_recommendation_is_the_one_of_these_rules(name: str) -> None:
     assert kept.advice == advise(kept.results, kept.workload.rpartition(":")[2].replace("-", "_"))
 
 
-@pytest.mark.parametrize("program", sorted(TRUTH))
+@for_all(sorted(TRUTH))
 def test_programs_of_known_outcome_had_it_on_the_card(program: str) -> None:
     (result,) = report(f"program-{program}").results
 

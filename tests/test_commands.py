@@ -21,7 +21,10 @@ class Both:
 
 both = Both()
 """
-ARGS = ("profile", "w.py:both", "--strategy", "two", "--device", "cpu", "-o", "out")
+ARGS = (
+    *("profile", "w.py:both", "--strategy", "two", "--mode", "eager"),
+    *("--device", "cpu", "-o", "out"),
+)
 
 
 def without_seconds(done: subprocess.CompletedProcess[str]) -> tuple[int, str, str]:

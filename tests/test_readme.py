@@ -12,6 +12,7 @@ import pytest
 
 from kgprof.cli import verbs
 from kgprof.workloads import loading
+from tests.gathering import for_all
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ("docs/seeds.md",)
@@ -41,7 +42,7 @@ def test_a_page_of_commands_has_commands(page: str) -> None:
     assert len(commands(page)) >= 8
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_all(PAGES)
 def test_every_command_exists_with_its_options(page: str) -> None:
     for words in commands(page):
         verb = verbs.cli.commands.get(words[0])
@@ -59,7 +60,7 @@ def test_every_command_exists_with_its_options(page: str) -> None:
         assert isinstance(verb, click.Command)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_all(PAGES)
 def test_every_link_to_a_file_leads_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]

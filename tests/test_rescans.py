@@ -13,6 +13,7 @@ from kgprof import model as m
 from kgprof.analysis.redaction import Redactor
 from tests.analysis.test_secrets import PLAIN
 from tests.expressions import MADE, PACKAGE, expressions
+from tests.gathering import for_all
 from tests.rescans import rescanned
 
 # Those that stopped every report of a log with 150,000 zeros, and others of the kind.
@@ -69,7 +70,7 @@ def test_no_expression_of_kgprof_reads_a_run_again() -> None:
     assert len(searched) > 150
 
 
-@pytest.mark.parametrize("place", MADE)
+@for_all(MADE)
 def test_a_function_that_is_said_to_make_expressions_is_there(place: str) -> None:
     file, name = place.split()
 

@@ -8,6 +8,9 @@ import pytest
 from kgprof import cli
 from kgprof.cli import helping
 from kgprof.cli.verbs import cli as verbs
+from tests.gathering import for_all
+
+OF_KGPROF = sorted(set(verbs.commands) - {"evaluate"})  # whose help is the evaluator's
 
 
 def shown(args: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -32,7 +35,7 @@ def test_the_list_of_verbs_is_in_groups_and_cuts_no_sentence(
     assert text == shown(["-h"], capsys)
 
 
-@pytest.mark.parametrize("verb", sorted(set(verbs.commands) - {"evaluate"}))
+@for_all(OF_KGPROF)
 def test_each_option_of_a_verb_is_listed_once_in_its_group(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,10 +48,10 @@ def test_each_option_of_a_verb_is_listed_once_in_its_group(
     options = [param for param in verbs.commands[verb].params if isinstance(param, click.Option)]
     for name in (option.opts[-1] for option in options if not option.hidden):
         lines = [line.split() for line in text.splitlines() if line.startswith("  -")]
-        assert sum(name in line for line in lines) == 1
+        assert sum(name in line for line in lines) == 1, name
 
 
-@pytest.mark.parametrize("verb", sorted(set(verbs.commands) - {"evaluate"}))
+@for_all(OF_KGPROF)
 def test_the_short_help_is_the_first_words_and_the_examples(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from kgprof.collectors.graphs.cuda_graphs import CudaGraphs
 from kgprof.model import CompileStages, Finding, KernelBreakdown, Recording, RunKey, Skipped
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.recordings import load
+from tests.gathering import for_all
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
 NAMES = ("written_inputs", "breaks", "addresses")
@@ -90,8 +91,8 @@ def test_every_case_of_the_workload_was_recorded(recordings: dict[str, Recording
     }
 
 
-@pytest.mark.parametrize("strategy", CASES)
-def test_the_launches_of_a_step(recordings: dict[str, Recording], strategy: str) -> None:
+@for_all(CASES)
+def test_the_launches_of_a_step(strategy: str, recordings: dict[str, Recording]) -> None:
     event = event_of(recordings[strategy], strategy)
 
     assert event.requested
@@ -102,8 +103,8 @@ def test_the_launches_of_a_step(recordings: dict[str, Recording], strategy: str)
     )
 
 
-@pytest.mark.parametrize("strategy", CASES)
-def test_the_findings_and_their_lines(recordings: dict[str, Recording], strategy: str) -> None:
+@for_all(CASES)
+def test_the_findings_and_their_lines(strategy: str, recordings: dict[str, Recording]) -> None:
     found = [
         (finding.rule, finding.location.text.strip() if finding.location else "")
         for finding in findings_of(recordings[strategy], strategy)
@@ -117,9 +118,9 @@ def test_the_findings_and_their_lines(recordings: dict[str, Recording], strategy
     )
 
 
-@pytest.mark.parametrize("strategy", [name for name, case in CASES.items() if case.launches])
+@for_all([name for name, case in CASES.items() if case.launches])
 def test_a_graph_that_is_launched_was_recorded_in_the_second_call(
-    recordings: dict[str, Recording], strategy: str
+    strategy: str, recordings: dict[str, Recording]
 ) -> None:
     recorded = event_of(recordings[strategy], strategy).recorded
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from kgprof import coverage
 from kgprof.analysis import analyse
@@ -49,8 +48,9 @@ from kgprof.reading import layout
 from kgprof.render import by_name
 from tests import scratch
 from tests.contract.rule_cases import CASES
+from tests.gathering import for_all
 
-every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+every_rule = for_all(RULES, lambda rule: rule.id)
 GONE = Skipped(reason="it was taken away")
 ALWAYS = ("KGP504",)  # speaks of a recording that has nothing
 

@@ -29,6 +29,7 @@ from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
 from kgprof.render.html import MAX_BYTES
 from kgprof.wording import visible
+from tests.gathering import for_all
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
@@ -45,8 +46,8 @@ def rendered(name: str, state: str) -> str:
     return by_name(name).render(profiles.STATES[state]())
 
 
-@every_renderer
 @every_state
+@for_all(RENDERERS, lambda renderer: renderer.name)
 def test_the_same_profile_gives_the_same_bytes(renderer: Renderer, state: str) -> None:
     first = rendered(renderer.name, state)
     second = renderer.render(profiles.STATES[state]())

@@ -25,6 +25,7 @@ from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
 from tests.archives import unpacked
 from tests.contract.test_sentences import rewritten
+from tests.gathering import for_all
 from tests.render import profiles
 from tests.render.test_golden import VisibleText
 
@@ -131,7 +132,7 @@ def test_a_golden_speaks_plainly(golden: str) -> None:
     assert faults((ROOT / "tests" / "render" / "golden" / golden).read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("state", [state for state in profiles.STATES if "hostile" not in state])
+@for_all([state for state in profiles.STATES if "hostile" not in state])
 def test_the_text_of_a_page_speaks_plainly(state: str) -> None:
     assert faults(VisibleText(Html().render(profiles.STATES[state]())).text()) == []
 
@@ -165,7 +166,7 @@ def paragraphs(text: str) -> Iterator[list[str]]:
     yield found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@for_all(PAGES, lambda path: path.relative_to(ROOT).as_posix())
 def test_a_page_of_the_documentation_speaks_plainly_in_short_paragraphs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     prose = [lines for lines in paragraphs(text) if lines]

@@ -17,6 +17,7 @@ from kgprof.reading.evidence import Evidence
 from tests.corpus import found
 from tests.corpus.record import key_of
 from tests.corpus.truth import CORPUS, Program, programs
+from tests.gathering import for_all
 
 ROOT = CORPUS.parents[1]
 PROGRAMS = programs()
@@ -46,8 +47,8 @@ def run_of(recording: Recording, program: Program) -> RunRecord:
     return next(run for run in recording.runs if run.key == key_of(program))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
+@for_all(PROGRAMS, lambda program: program.name)
+def test_a_programs_findings_are_its_marks(program: Program, recording: Recording) -> None:
     environment = recording.header.plan.environment
     actual = {(f.rule, f.path, f.line): f for f in found.of_run(recording, key_of(program))}
     wanted = {

@@ -19,6 +19,7 @@ from kgprof.reading.evidence import Evidence
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
 from tests.corpus_runtime.truth import CORPUS, RULES, Program, programs
+from tests.gathering import for_all
 
 ROOT = CORPUS.parents[1]
 DEVICE = "cpu"
@@ -46,8 +47,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recordings.load(folder)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
+@for_all(PROGRAMS, lambda program: program.name)
+def test_a_programs_findings_are_its_marks(program: Program, recording: Recording) -> None:
     environment = recording.header.plan.environment
     marks = program.expected(torch=environment.torch, python=environment.python, device=DEVICE)
     found_here = found.of_run(recording, key_of(program))

@@ -3,6 +3,7 @@ was not seen."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ from kgprof.render import by_name
 from tests.analysis.recordings import died, run
 from tests.collectors import written, written_syncs
 from tests.gate.gated import BATCHED, FUSED, ROOT, entry, finding, profile, settings, with_calls
+from tests.gathering import for_all
 
 NO_HOOKS = Unavailable(capture="sync hooks", why="dispatch: AttributeError: no library")
 
@@ -194,14 +196,15 @@ def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
     ]
 
 
-@pytest.mark.parametrize("fail_on", ["error", "warning", "never"])
-@pytest.mark.parametrize("level", list(Level))
-@pytest.mark.parametrize("on", [FUSED, None])
-@pytest.mark.parametrize("rule", ["KGP101", "KGP201", "KGP401", "KGP406", "KGP503"])
+MARKED = ("KGP101", "KGP201", "KGP401", "KGP406", "KGP503")
+
+
+@for_all([*product(MARKED, (FUSED, None), Level, ("error", "warning", "never"))])
 def test_the_gate_fails_exactly_where_a_finding_is_marked_as_failing_it(
-    rule: str, on: RunKey | None, level: Level, fail_on: str
+    case: tuple[str, RunKey | None, Level, str],
 ) -> None:
     """No budget is exceeded here; KGP101 has one of five."""
+    rule, on, level, fail_on = case
     judged = judge(
         profile(finding(rule, level=level, on=on)), settings(("graph-breaks", 5), fail_on=fail_on)
     )

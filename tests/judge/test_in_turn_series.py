@@ -6,12 +6,13 @@ in_turn.tsv says what each of them came to when it was judged pair by pair, by t
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.gathering import for_all
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -24,6 +25,7 @@ EXPECTED = [
 ]
 
 
+@functools.cache
 def series(file: str) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(
         (ROOT / "benchmarks" / "results" / f"{file}.json").read_text("utf-8")
@@ -44,7 +46,7 @@ def test_every_comparison_that_came_to_an_end_is_in_the_table() -> None:
     assert sum(line[0] == "in_turn" and line[3] == AGAIN for line in EXPECTED) == 40
 
 
-@pytest.mark.parametrize("line", EXPECTED, ids=lambda line: " ".join(line[:3]))
+@for_all(EXPECTED, lambda line: " ".join(line[:3]))
 def test_each_series_is_judged_as_before(line: list[str]) -> None:
     file, name, number, head, looked, verdict, slower, *ends = line
     of = series(file)[name]

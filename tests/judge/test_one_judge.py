@@ -6,7 +6,8 @@ A pair is what an eager run and a compiled one took, a list of step times for ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -30,6 +31,7 @@ from kgprof.render.html import LEVELS
 from kgprof.render.markdown import Markdown
 from tests import sweeps
 from tests.analysis.recordings import COMPILED, EAGER, recording, run
+from tests.gathering import for_all
 
 FASTER, SLOWER, LEVEL, UNDECIDED = m.Judged
 Processes = Sequence[Sequence[float]]
@@ -113,12 +115,22 @@ def profile(eager: Processes, compiled: Processes) -> m.Profile:
     return analyse(recording(record(EAGER, eager), record(COMPILED, compiled)))
 
 
-@pytest.fixture(params=PAIRS, scope="module")
-def pair(request: pytest.FixtureRequest) -> tuple[m.Profile, m.Judged]:
-    eager, compiled, expected = PAIRS[request.param]
+@functools.cache
+def judged_pair(name: str) -> tuple[m.Profile, m.Judged]:
+    eager, compiled, expected = PAIRS[name]
     return profile(eager, compiled), expected
 
 
+def of_each_pair(check: Callable[[tuple[m.Profile, m.Judged]], None]) -> Callable[..., None]:
+    """The test that each pair holds what the check asks."""
+
+    def of_pair(name: str) -> None:
+        check(judged_pair(name))
+
+    return for_all(PAIRS)(of_pair)
+
+
+@of_each_pair
 def test_the_judge_tells_what_was_planted_from_either_side(
     pair: tuple[m.Profile, m.Judged],
 ) -> None:
@@ -130,6 +142,7 @@ def test_the_judge_tells_what_was_planted_from_either_side(
     )
 
 
+@of_each_pair
 def test_the_first_line_and_its_colour_agree(pair: tuple[m.Profile, m.Judged]) -> None:
     found, expected = fastest(pair[0].runs, EAGER), pair[1]
 
@@ -143,6 +156,7 @@ def test_the_first_line_and_its_colour_agree(pair: tuple[m.Profile, m.Judged]) -
     assert first[expected] in found.text
 
 
+@of_each_pair
 def test_speedups_and_the_table_of_runs_agree(pair: tuple[m.Profile, m.Judged]) -> None:
     (_, compiled), expected = pair[0].runs, pair[1]
     (column,) = (each for each in columns(pair[0]) if each.key == "speed-up")
@@ -154,6 +168,7 @@ def test_speedups_and_the_table_of_runs_agree(pair: tuple[m.Profile, m.Judged]) 
     )
 
 
+@of_each_pair
 def test_the_first_screen_marks_a_winner_only_where_there_is_one(
     pair: tuple[m.Profile, m.Judged],
 ) -> None:
@@ -166,6 +181,7 @@ def test_the_first_screen_marks_a_winner_only_where_there_is_one(
     assert (shown[COMPILED.slug]["speedup"] == str(expected)) == (expected in (LEVEL, UNDECIDED))
 
 
+@of_each_pair
 def test_the_comment_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
     table = [
         line
@@ -176,6 +192,7 @@ def test_the_comment_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
     assert (f"| {pair[1]} |" in table[0]) == (pair[1] in (LEVEL, UNDECIDED))
 
 
+@of_each_pair
 def test_break_even_stands_only_where_the_compiled_run_is_faster(
     pair: tuple[m.Profile, m.Judged],
 ) -> None:
@@ -193,6 +210,7 @@ def test_break_even_stands_only_where_the_compiled_run_is_faster(
     assert levels == {SLOWER: [m.Level.WARNING], LEVEL: [m.Level.NOTE]}.get(expected, [])
 
 
+@of_each_pair
 def test_a_trade_off_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
     eager, compiled = pair[0].runs
     words = {FASTER: m.ReadVerdict.KEEP, SLOWER: m.ReadVerdict.REMOVE}
@@ -202,7 +220,7 @@ def test_a_trade_off_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
     assert found.verdict is words.get(pair[1], m.ReadVerdict.INCONCLUSIVE)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@for_all(PAIRS)
 def test_a_comparison_agrees_beyond_its_limit_and_explains_what_is_slower(name: str) -> None:
     base, head, expected = PAIRS[name]
     sides = [
@@ -231,7 +249,7 @@ def test_a_comparison_agrees_beyond_its_limit_and_explains_what_is_slower(name: 
     assert isinstance(found.runs[0].explained_us, float) == (expected is SLOWER)
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRS if name not in ONE_EACH])
+@for_all([name for name in PAIRS if name not in ONE_EACH])
 def test_a_sweep_agrees(name: str) -> None:
     eager, compiled, expected = PAIRS[name]
     middles = [[sorted(us)[10] for us in side] for side in (eager, compiled)]
@@ -255,7 +273,7 @@ def test_a_sweep_agrees(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ONE_EACH)
+@for_all(ONE_EACH)
 def test_policies_for_sizes_agree(name: str) -> None:
     eager, compiled, expected = PAIRS[name]
 

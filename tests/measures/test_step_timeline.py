@@ -16,6 +16,7 @@ from kgprof.model import KernelBreakdown, Lane, PassName, Skipped, StepTimeline
 from kgprof.reading import kineto
 from kgprof.reading.launches import launched
 from tests.analysis.events import event, step, write
+from tests.gathering import for_all
 from tests.measures.test_idle import kernel, launch
 
 H200 = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
@@ -269,9 +270,7 @@ def lane_of(made: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-@pytest.mark.parametrize(
-    "path", sorted(H200.glob("*/runs/*/trace.json.gz")), ids=lambda path: path.parent.name
-)
+@for_all(sorted(H200.glob("*/runs/*/trace.json.gz")), lambda path: path.parent.name)
 def test_a_step_of_an_h200_is_whole(path: Path) -> None:
     found = timeline_of(path)
 

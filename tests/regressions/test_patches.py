@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
+from tests.gathering import for_all
 from tests.regressions.planted import EVALUATOR, ROOT, Regression, regressions
 
 KINDS = frozenset(  # of model.Cause
@@ -41,7 +40,7 @@ def test_there_are_twenty_of_every_kind() -> None:
     assert {regression.truth.run for regression in planted} == MODES
 
 
-@pytest.mark.parametrize("regression", regressions(), ids=lambda regression: regression.name)
+@for_all(regressions(), lambda regression: regression.name)
 def test_the_patch_applies_to_this_tree(regression: Regression) -> None:
     checked = git_apply(regression, "--check")
     changes = git_apply(regression, "--numstat").stdout.splitlines()
@@ -51,7 +50,7 @@ def test_the_patch_applies_to_this_tree(regression: Regression) -> None:
     assert all(line.split("\t")[2].startswith(EVALUATOR) for line in changes)
 
 
-@pytest.mark.parametrize("regression", regressions(), ids=lambda regression: regression.name)
+@for_all(regressions(), lambda regression: regression.name)
 def test_the_truth_names_a_place_that_the_patched_tree_has(regression: Regression) -> None:
     truth = regression.truth
     for reading in (truth, *truth.accept):

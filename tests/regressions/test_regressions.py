@@ -10,6 +10,7 @@ import pytest
 
 from kgprof.collectors import RULES
 from kgprof.render.markdown import Markdown
+from tests.gathering import for_all
 from tests.regressions.planted import NO_CHANGE, Regression, regressions
 from tests.regressions.score import Compared, Profiles
 
@@ -31,9 +32,9 @@ def test_the_right_cause_is_named_first(compared: Mapping[Regression, Compared])
     assert missed == []
 
 
-@pytest.mark.parametrize("regression", regressions(), ids=lambda regression: regression.name)
+@for_all(regressions(), lambda regression: regression.name)
 def test_the_first_cause_has_a_line_of_the_patch(
-    profiles: Profiles, regression: Regression
+    regression: Regression, profiles: Profiles
 ) -> None:
     """Given what git says changed between the two commits."""
     cause = profiles.planted(regression, regression.recorded).comparison.causes[0]

@@ -13,6 +13,8 @@ from tests.render.page_states import PAGE_STATES
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from tests.render.in_a_browser import Windows
+
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
@@ -26,6 +28,13 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+@pytest.fixture(scope="package")
+def windows(browser: Browser) -> Windows:
+    from tests.render.in_a_browser import Windows
+
+    return Windows(browser)
 
 
 class Reports(dict[str, Path]):

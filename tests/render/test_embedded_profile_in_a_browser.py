@@ -11,16 +11,16 @@ from kgprof.model import Profile, decode_json
 from kgprof.render.html import Html
 from tests.render import profiles
 from tests.render.everything import everything
-from tests.render.in_a_browser import OPEN_ALL, visit
+from tests.render.in_a_browser import OPEN_ALL, Windows, visit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 
 def test_the_button_saves_the_profile_that_the_page_shows(
-    browser: Browser, reports: dict[str, Path], tmp_path: Path
+    windows: Windows, reports: dict[str, Path], tmp_path: Path
 ) -> None:
-    with browser.new_context(accept_downloads=True) as context:
+    with windows.of(accept_downloads=True) as context:
         visited = visit(context, reports["comparison"])
         with visited.page.expect_download() as waiting:
             visited.page.click("#save-profile")
@@ -34,8 +34,8 @@ def test_the_button_saves_the_profile_that_the_page_shows(
     assert visited.messages == []
 
 
-def test_without_scripts_there_is_no_button(browser: Browser, reports: dict[str, Path]) -> None:
-    with browser.new_context(java_script_enabled=False) as context:
+def test_without_scripts_there_is_no_button(windows: Windows, reports: dict[str, Path]) -> None:
+    with windows.of(java_script_enabled=False) as context:
         page = visit(context, reports["comparison"]).page
 
         assert not page.locator("#save-profile").is_visible()
@@ -44,7 +44,7 @@ def test_without_scripts_there_is_no_button(browser: Browser, reports: dict[str,
 
 @pytest.mark.parametrize("skipped", [False, True], ids=["present", "skipped"])
 def test_no_field_of_a_profile_runs_or_asks_for_anything(
-    browser: Browser, tmp_path: Path, skipped: bool
+    windows: Windows, tmp_path: Path, skipped: bool
 ) -> None:
     # given: every string field of every Struct holds one of the hostile texts
     report = tmp_path / "hostile.html"
@@ -52,7 +52,7 @@ def test_no_field_of_a_profile_runs_or_asks_for_anything(
         Html().render(everything(profiles.HOSTILE, skipped=skipped)), encoding="utf-8"
     )
 
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         visited = visit(context, report)
         visited.page.evaluate(OPEN_ALL)
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 from kgprof.render.html import MAX_BYTES
 from tests import examples
-from tests.render.in_a_browser import visit
+from tests.render.in_a_browser import Windows, visit
 
 SCREEN = {"width": 1280, "height": 900}
 MOST_WORDS = {"evaluator": 120, "capture": 120, "comparison": 135}
@@ -51,19 +51,16 @@ def words(pieces: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The example pages, as today's kgprof writes them."""
-    folder = tmp_path_factory.mktemp("examples")
-    for name, content in examples.reports().items():
-        (folder / name).write_bytes(content)
-    return {path.stem: path for path in folder.iterdir()}
+def pages() -> dict[str, Path]:
+    """The example pages: tests/test_examples.py holds that today's kgprof writes them."""
+    return {path.stem: path for path in examples.EXAMPLE.glob("*.html")}
 
 
 @pytest.mark.parametrize("name", ["evaluator", "comparison", "capture"])
 def test_the_first_screen_has_few_words_and_pictures(
-    browser: Browser, pages: dict[str, Path], name: str
+    windows: Windows, pages: dict[str, Path], name: str
 ) -> None:
-    with browser.new_context(viewport=SCREEN) as context:
+    with windows.of(viewport=SCREEN) as context:
         page = visit(context, pages[name]).page
         found, pictures = words(page.evaluate(DRAWN)), page.evaluate(PICTURES)
 
@@ -109,7 +106,14 @@ class Reader:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
+def context(windows: Windows) -> Iterator[BrowserContext]:
+    with windows.of(viewport=SCREEN) as window:
+        yield window
+
+
+@pytest.fixture
+def own(browser: Browser) -> Iterator[BrowserContext]:
+    """For a test that changes what its pages see."""
     with browser.new_context(viewport=SCREEN) as made:
         yield made
 
@@ -204,12 +208,12 @@ def page_verdict(reader: Reader) -> Locator:
     return reader.page.locator("#verdict")
 
 
-def test_task_7_copy_a_finding(context: BrowserContext, pages: dict[str, Path]) -> None:
-    context.add_init_script(
+def test_task_7_copy_a_finding(own: BrowserContext, pages: dict[str, Path]) -> None:
+    own.add_init_script(
         "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { "
         "window.copied = t; } } });"
     )
-    reader = Reader(context, pages["evaluator"])
+    reader = Reader(own, pages["evaluator"])
 
     reader.click(reader.page.locator(".tiles").get_by_role("link", name="Findings"))
     placed = reader.page.locator("#findings-list li:has(> .place > .where)").first
@@ -224,20 +228,20 @@ def test_task_7_copy_a_finding(context: BrowserContext, pages: dict[str, Path]) 
 
 
 def test_task_8_open_the_winners_trace_in_perfetto(
-    context: BrowserContext, pages: dict[str, Path]
+    own: BrowserContext, pages: dict[str, Path]
 ) -> None:
     stand_in = """<script>addEventListener("message", (event) => {
       if (event.data === "PING") event.source.postMessage("PONG", "*");
       else window.trace = { name: event.data.perfetto.fileName, bytes: event.data.perfetto.buffer.byteLength };
     });</script>"""  # noqa: E501
-    context.route(
+    own.route(
         "https://**",
         lambda route: route.fulfill(status=200, content_type="text/html", body=stand_in),
     )
-    reader = Reader(context, pages["evaluator"])
+    reader = Reader(own, pages["evaluator"])
 
     reader.nav("Timeline")
-    with context.expect_page() as popup:
+    with own.expect_page() as popup:
         reader.click(reader.page.get_by_role("button", name="Open in Perfetto"))
     popup.value.wait_for_function("window.trace", timeout=10_000)
     trace = popup.value.evaluate("window.trace")
@@ -289,14 +293,14 @@ def test_task_10_whether_the_gates_failure_is_mine(
 
 
 def test_details_of_one_run_are_shown_at_a_time_and_all_of_them_without_scripts_and_in_print(
-    browser: Browser, pages: dict[str, Path]
+    windows: Windows, pages: dict[str, Path]
 ) -> None:
     shown = (
         "[...document.querySelectorAll('.of-run')].map((e) => [e.dataset.run, e.checkVisibility()])"
     )
     with (
-        browser.new_context(viewport=SCREEN) as context,
-        browser.new_context(java_script_enabled=False) as plain,
+        windows.of(viewport=SCREEN) as context,
+        windows.of(java_script_enabled=False) as plain,
     ):
         page, still = visit(context, pages["evaluator"]).page, visit(plain, pages["evaluator"]).page
         first = {run for run, visible in page.evaluate(shown) if visible}
@@ -329,9 +333,9 @@ def test_about_eight_chapters_of_which_the_one_that_is_read_is_marked(
 
 
 def test_counts_agree_and_nothing_that_exists_is_shown_as_none(
-    browser: Browser, pages: dict[str, Path]
+    windows: Windows, pages: dict[str, Path]
 ) -> None:
-    with browser.new_context(java_script_enabled=False, viewport=SCREEN) as context:
+    with windows.of(java_script_enabled=False, viewport=SCREEN) as context:
         page = visit(context, pages["evaluator"]).page
         listed = page.locator("#findings-list li[id]").count()
         tally = int(page.locator("nav .tally").inner_text())

@@ -21,6 +21,7 @@ from kgprof.model import LogExcerpt, PassName, Profile, Skipped
 from kgprof.render import html, page
 from kgprof.render.embedded_profile import packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
+from tests.gathering import for_all
 from tests.render import profiles
 
 TEMPLATES = sorted(Path(str(html.directory("templates"))).rglob("*.jinja"))
@@ -58,7 +59,7 @@ def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
     assert not re.search(r"`[^`]*\n", re.sub(r"`[^`\n]*`", "", script))
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+@for_all(TEMPLATES)
 def test_no_template_switches_escaping_off(template: Path) -> None:
     text = template.read_text(encoding="utf-8")
 

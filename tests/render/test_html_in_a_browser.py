@@ -12,15 +12,15 @@ from playwright.sync_api import Browser
 
 from kgprof.render.html import Html
 from tests.examples import EXAMPLE
-from tests.render.in_a_browser import OPEN_ALL, visit
+from tests.render.in_a_browser import OPEN_ALL, Windows, visit
 from tests.render.page_states import annotated
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_the_whole_text_can_be_read_with_folds_open(
-    browser: Browser, reports: dict[str, Path], scripts: bool
+    windows: Windows, reports: dict[str, Path], scripts: bool
 ) -> None:
-    with browser.new_context(java_script_enabled=scripts) as context:
+    with windows.of(java_script_enabled=scripts) as context:
         page = visit(context, reports["clean"]).page
         page.evaluate(OPEN_ALL)
         text = page.inner_text("body")
@@ -36,7 +36,7 @@ def test_the_whole_text_can_be_read_with_folds_open(
 
 
 def test_injected_code_does_not_run(
-    browser: Browser, reports: dict[str, Path], tmp_path: Path
+    windows: Windows, reports: dict[str, Path], tmp_path: Path
 ) -> None:
     # given: a page into which somebody smuggled a script, a handler, a style and a beacon
     smuggled = (
@@ -49,7 +49,7 @@ def test_injected_code_does_not_run(
         text.replace('<main id="main">', f'<main id="main">{smuggled}'), encoding="utf-8"
     )
 
-    with browser.new_context() as context:
+    with windows.of() as context:
         visited = visit(context, tampered)
 
         # then: the policy blocks each of them
@@ -59,9 +59,9 @@ def test_injected_code_does_not_run(
 
 
 def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["dead"]).page
         heading = page.locator(".results th", has_text="ms/step")
 
@@ -79,9 +79,9 @@ def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(
 
 
 def test_the_search_finds_kernels_by_what_was_fused_into_them(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["clean"]).page
 
         page.keyboard.press("/")
@@ -99,10 +99,10 @@ def test_the_search_finds_kernels_by_what_was_fused_into_them(
 
 
 def test_the_theme_key_changes_the_theme_but_not_while_typing(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
-    with browser.new_context(color_scheme="light") as context:
+    with windows.of(color_scheme="light") as context:
         page = visit(context, reports["clean"]).page
         light = page.evaluate(background)
         page.keyboard.press("t")
@@ -116,9 +116,9 @@ def test_the_theme_key_changes_the_theme_but_not_while_typing(
 
 
 def test_a_link_to_a_runs_details_shows_that_run(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context() as context:
+    with windows.of() as context:
         page = visit(context, reports["clean"], anchor="#kernels-run-2").page
 
         assert page.locator("#kernels-run-2").is_visible()
@@ -127,9 +127,9 @@ def test_a_link_to_a_runs_details_shows_that_run(
 
 
 def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(viewport={"width": 390, "height": 900}) as context:
+    with windows.of(viewport={"width": 390, "height": 900}) as context:
         page = visit(context, reports["watched"], anchor="#KGP201-read009").page
         finding = page.locator("#KGP201-read009")
 
@@ -172,9 +172,9 @@ COPIES = """Object.defineProperty(navigator, "clipboard", { value: {
 
 
 def test_j_and_k_walk_through_the_findings_and_open_their_folds(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
         ids = page.evaluate(
             "[...document.querySelectorAll('#findings-list li[id]')].map((item) => item.id)"
@@ -192,9 +192,9 @@ def test_j_and_k_walk_through_the_findings_and_open_their_folds(
 
 
 def test_the_search_jumps_to_a_finding_and_escape_empties_it(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
         before = page.locator("#findings-list li[id]:visible").count()
 
@@ -218,12 +218,12 @@ def test_the_search_jumps_to_a_finding_and_escape_empties_it(
         assert page.locator("#findings-list li[id]:visible").count() >= before
 
 
-def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[str, Path]) -> None:
+def test_findings_are_ordered_by_place_and_back(windows: Windows, reports: dict[str, Path]) -> None:
     first = (
         "[...document.querySelectorAll('#findings-list article:first-child "
         ".where')].map((e) => e.textContent)"
     )
-    with browser.new_context() as context:
+    with windows.of() as context:
         page = visit(context, reports["five_hundred"]).page
         given = page.evaluate(first)
         page.select_option("#order", "place")
@@ -239,10 +239,10 @@ def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[
 
 
 def test_the_keys_are_told_in_a_dialog_that_escape_closes(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
-    with browser.new_context() as context:
+    with windows.of() as context:
         page = visit(context, reports["as_is"]).page
         color = page.evaluate(background)
         page.keyboard.press("?")
@@ -342,9 +342,9 @@ def test_copied_text_is_no_markup(browser: Browser, reports: dict[str, Path]) ->
 
 
 def test_nothing_moves_for_a_reader_who_asked_for_it(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context(reduced_motion="reduce", forced_colors="active") as context:
+    with windows.of(reduced_motion="reduce", forced_colors="active") as context:
         page = visit(context, reports["as_is"]).page
 
         assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
@@ -360,10 +360,10 @@ def test_nothing_moves_for_a_reader_who_asked_for_it(
 
 @pytest.mark.parametrize("state", ["watched", "eight", "cuda", "the example"])
 def test_the_table_of_results_fits_a_laptops_width(
-    browser: Browser, reports: dict[str, Path], state: str
+    windows: Windows, reports: dict[str, Path], state: str
 ) -> None:
     report = EXAMPLE / "evaluator.html" if state == "the example" else reports[state]
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with windows.of(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, report).page
         needed, given = page.evaluate(
             "(({parentElement: frame}) => [frame.scrollWidth, "
@@ -374,9 +374,9 @@ def test_the_table_of_results_fits_a_laptops_width(
 
 
 def test_an_address_that_is_no_name_of_ours_stops_nothing(
-    browser: Browser, reports: dict[str, Path]
+    windows: Windows, reports: dict[str, Path]
 ) -> None:
-    with browser.new_context() as context:
+    with windows.of() as context:
         visited = visit(context, reports["gate"], anchor="#100%")
         visited.page.keyboard.press("?")
 
@@ -396,9 +396,9 @@ OVERLAPS = """() => [...document.querySelectorAll("svg.plot")].filter((plot) => 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_labels_of_an_axis_stand_beside_what_it_measures(
-    browser: Browser, reports: dict[str, Path], width: int
+    windows: Windows, reports: dict[str, Path], width: int
 ) -> None:
-    with browser.new_context(viewport={"width": width, "height": 900}) as context:
+    with windows.of(viewport={"width": width, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
         page.evaluate(OPEN_ALL)
         plots = page.evaluate(OVERLAPS)

@@ -11,6 +11,7 @@ import pytest
 from kgprof.analysis.redaction import redacted
 from kgprof.model import Level, Location, PrivateNames, Profile
 from kgprof.render.markdown import Markdown, code, prose
+from tests.gathering import for_all
 from tests.render import profiles
 
 
@@ -162,7 +163,7 @@ def test_a_sentence_is_cut_between_words_and_outside_of_code(limit: int, shown: 
     assert prose("Call model.encode(x) with mode='max autotune' in my_step.", limit) == shown
 
 
-@pytest.mark.parametrize("limit", range(8, 60))
+@for_all(range(8, 60))
 def test_no_cut_is_inside_backticks(limit: int) -> None:
     whole = "Call model.encode(x) with mode='max autotune' in my_step."
     sentence, cell = prose(whole, limit), code(whole, limit)

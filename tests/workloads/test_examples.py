@@ -13,6 +13,7 @@ from kgprof import model as m
 from kgprof.cli.verbs import cli
 from kgprof.errors import UsageError
 from kgprof.workloads import catalog, example, loading
+from tests.gathering import for_all
 
 CPU = torch.device("cpu")
 STRATEGIES = [
@@ -61,7 +62,7 @@ def test_compiled_it_gives_what_eager_mode_gives(
     )
 
 
-@pytest.mark.parametrize("name", catalog.EXAMPLES)
+@for_all(catalog.EXAMPLES)
 def test_its_shapes_are_options(name: str) -> None:
     known = catalog.EXAMPLES[name]
     first = next(iter(known.shapes))

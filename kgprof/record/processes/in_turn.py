@@ -30,7 +30,7 @@ from kgprof.record.ground import store
 from kgprof.record.ground.commits import GIT_FAILED, commit_of, git
 from kgprof.record.ground.job import Checkout
 from kgprof.record.ground.scratch import scratch_folder
-from kgprof.record.processes import recorder
+from kgprof.record.processes import fork_server, recorder
 from kgprof.workloads.catalog import BUILT_IN
 
 APART = "both sides cannot run at the same time here: from now on one process after the other"
@@ -61,7 +61,7 @@ def record_in_turn(
     be loaded.
     """
     options = replace(options, rounds=looks[-1] + 1)
-    with scratch_folder("kgprof-") as scratch:
+    with scratch_folder("kgprof-") as scratch, fork_server.imports_shared():
         # Head first: where it cannot be loaded either, the workload is wrong and not new.
         head = _begun(options, sides[1], scratch / "head", progress, redact)
         probed = scratch / "head" / recorder.PROBE_CACHE

@@ -1,7 +1,9 @@
 """What a program does outside of itself is heard in its first start, and what is torch's own is
 not."""
 
+import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,6 +13,7 @@ from kgprof.reading import recordings
 from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import trials
 from kgprof.record.processes.children import Caches
+from tests.record import one_server
 
 EFFECTS = """
 import multiprocessing, os, pathlib, socket, sqlite3, subprocess, sys, tempfile, threading
@@ -82,7 +85,8 @@ def step():
 
 
 def seen(text: str, tmp_path: Path, *args: str, steps: int = 4) -> first_start.Seen:
-    """Without torch's precompiled headers: in a new temporary folder they take ten seconds."""
+    """Forked from a process with torch, as `kgprof fix` starts it; without torch's precompiled
+    headers: in a new temporary folder they take ten seconds."""
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "train.py").write_text(text)
@@ -94,28 +98,40 @@ def seen(text: str, tmp_path: Path, *args: str, steps: int = 4) -> first_start.S
         results=results.Question(str(tmp_path / "scratch"), "as it is"),
     )
     (tmp_path / "scratch").mkdir()
-    extra = {"TMPDIR": str(temporary), "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
-    trial = trials.run(
-        first_start.FUNCTION,
-        question,
-        options=m.Options(
-            workload="train.py:step", workload_args=args, steps=steps, device="cpu", timeout_s=300
-        ),
-        scratch=tmp_path / "scratch",
-        caches=Caches(folder=tmp_path / "scratch" / "caches", extra=extra),
-        checkout=Checkout(folder=str(copy)),
+    without_headers = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+    caches = Caches(folder=tmp_path / "scratch" / "caches", extra={"TMPDIR": str(temporary)})
+    options = m.Options(
+        workload="train.py:step", workload_args=args, steps=steps, device="cpu", timeout_s=300
     )
+    with (
+        mock.patch.dict(os.environ, without_headers),
+        one_server.imports_shared(runs_functions=True),
+    ):
+        trial = trials.run(
+            first_start.FUNCTION,
+            question,
+            options=options,
+            scratch=tmp_path / "scratch",
+            caches=caches,
+            checkout=Checkout(folder=str(copy)),
+        )
     assert trial.answer is not None, trial.log
     found = m.decode_json(trial.answer, first_start.Seen)
     assert found.facts is not None, trial.log
     return found
 
 
-def test_effects_are_named_with_their_lines(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+@pytest.fixture(scope="module")
+def at_first(tmp_path_factory: pytest.TempPathFactory) -> tuple[first_start.Seen, Path]:
+    """What is seen of the program with effects, and the folder in which it ran."""
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "outside").mkdir()
+    return seen(EFFECTS, folder, str(folder / "outside")), folder
 
-    found = seen(EFFECTS, tmp_path, str(outside))
+
+def test_effects_are_named_with_their_lines(at_first: tuple[first_start.Seen, Path]) -> None:
+    found, folder = at_first
+    outside = folder / "outside"
 
     said = {(f"{effect.what} {effect.path}", effect.file, effect.line) for effect in found.effects}
     assert ("writes log.csv", "train.py", 25) in said
@@ -150,8 +166,8 @@ opt ="""
     assert facts.loaders == ()
 
 
-def test_facts_of_an_eager_program(tmp_path: Path) -> None:
-    facts = seen(EFFECTS, tmp_path, str(tmp_path), steps=1).facts
+def test_facts_of_an_eager_program(at_first: tuple[first_start.Seen, Path]) -> None:
+    facts, folder = at_first[0].facts, at_first[1]
 
     assert facts is not None
     assert facts.modules == ("model",)  # a step does not call the other one
@@ -164,7 +180,7 @@ def test_facts_of_an_eager_program(tmp_path: Path) -> None:
     assert sorted(facts.loaders) == [0, 2]
     assert not facts.generates
     assert facts.graphs_late == 0
-    kept = recordings.read_result(tmp_path / "scratch", m.RunKey("as it is", m.AS_IS))
+    kept = recordings.read_result(folder / "scratch", m.RunKey("as it is", m.AS_IS))
     assert kept is not None
     assert {f"result of step {m.FIX_RESULT_STEPS}:", "parameter model.0.weight"} <= kept.keys()
 

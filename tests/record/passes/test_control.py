@@ -97,7 +97,26 @@ def ended(exit_: Exit) -> tuple[Outcome, int | None]:
     return exit_.outcome, exit_.exit_code
 
 
-def test_a_program_that_a_listener_killed_is_run_again_without_it(tmp_path: Path) -> None:
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The folder of caches that each child is given, and whether it is there already."""
+    given: list[tuple[str, bool]] = []
+
+    def start(starts: Start, **more: Any) -> Ended:
+        given.append((starts.caches.folder.name, starts.caches.folder.is_dir()))
+        ended = run_child(starts, **more)
+        starts.caches.folder.mkdir(exist_ok=True)  # as Inductor makes it
+        return ended
+
+    run_child = children.run
+    monkeypatch.setattr(children, "run", start)
+    return given
+
+
+def test_a_program_that_a_listener_killed_is_run_again_without_it(
+    tmp_path: Path, starts: list[tuple[str, bool]]
+) -> None:
+    """The run without the listener begins with cold caches."""
     run = recorded(tmp_path, BREAKS_A_LISTENER, PassName.COMPILE, PassName.MEMORY)
 
     assert ended(run.exit) == well()
@@ -109,24 +128,7 @@ def test_a_program_that_a_listener_killed_is_run_again_without_it(tmp_path: Path
     assert lost.why == (
         "LookupError: a fault of the listener's came through it; without it the run ends well"
     )
-
-
-def test_the_run_without_the_listener_begins_with_cold_caches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[bool] = []
-
-    def start(starts: Start, **more: Any) -> Ended:
-        given.append(starts.caches.folder.is_dir())
-        ended = run_child(starts, **more)
-        starts.caches.folder.mkdir(exist_ok=True)  # as Inductor makes it
-        return ended
-
-    run_child = children.run
-    monkeypatch.setattr(children, "run", start)
-    recorded(tmp_path, BREAKS_A_LISTENER, PassName.COMPILE, PassName.MEMORY)
-
-    *_, first, control, again = given
+    *_, first, control, again = (is_warm for _, is_warm in starts)
     assert (first, control, again) == (False, True, False)
 
 
@@ -262,7 +264,10 @@ def without_a_setting(run: RunRecord) -> list[Control]:
 
 
 @pytest.mark.parametrize("function", ["", ":step"])
-def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, function: str) -> None:
+def test_a_setting_with_which_the_program_dies_is_no_fix(
+    tmp_path: Path, starts: list[tuple[str, bool]], function: str
+) -> None:
+    """Its trial begins with cold caches of its own."""
     run = tried(tmp_path, NEEDS_THE_NUMBER, function=function)
 
     (trial,) = trials(run)
@@ -271,25 +276,9 @@ def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, functio
     assert without_a_setting(run) == []
     assert ended(run.exit) == well()
     assert fixes(tmp_path, "KGP101") == [""]
-
-
-def test_a_trial_begins_with_cold_caches_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[tuple[str, bool]] = []
-
-    def start(starts: Start, **more: Any) -> Ended:
-        given.append((starts.caches.folder.name, starts.caches.folder.is_dir()))
-        ended = run_child(starts, **more)
-        starts.caches.folder.mkdir(exist_ok=True)  # as Inductor makes it
-        return ended
-
-    run_child = children.run
-    monkeypatch.setattr(children, "run", start)
-    tried(tmp_path, NEEDS_THE_NUMBER)
-
-    assert [is_warm for name, is_warm in given if name == "caches-trial"] == [False]
-    assert given[-1] == ("caches-0", True)  # a rerun finds those of the run's first process
+    assert [is_warm for name, is_warm in starts if name == "caches-trial"] == [False]
+    if not function:  # a rerun of the script finds those of the run's first process
+        assert starts[-1] == ("caches-0", True)
 
 
 @pytest.mark.parametrize(

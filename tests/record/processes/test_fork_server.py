@@ -15,7 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import msgspec
 import pytest
@@ -60,6 +61,9 @@ def step(): return torch.ones(2)
 """  # noqa: E501
 
 
+Facts = tuple[int, str, dict[str, Any]]
+
+
 class Plans:
     """Runs PLAN of a workload in a file; ``facts`` are what its children have written down."""
 
@@ -90,7 +94,7 @@ class Plans:
         return self.folder / "log.txt"
 
     @property
-    def facts(self) -> list[tuple[int, str, dict[str, Any]]]:
+    def facts(self) -> list[Facts]:
         """The process, the module that began it, and what it saw."""
         return [
             tuple(json.loads(line)) for line in self._out.read_text(encoding="utf-8").splitlines()
@@ -112,18 +116,62 @@ def plans(tmp_path: Path, out: Path) -> Plans:
     return Plans(tmp_path, out)
 
 
-def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
-    new = plans.run(FACTS)
-    with fork_server.imports_shared():
-        ended = [plans.run(FACTS) for _ in range(2)]
+class Life(NamedTuple):
+    """What children of one server saw, one after the other."""
 
-    assert [one.exit.outcome for one in (new, *ended)] == [Outcome.OK] * 3
-    (_, _, expected), *forked = plans.facts
-    assert [began for _, began, _ in plans.facts] == [NEW, FORKED, FORKED]
-    # the server itself has not imported the workload
-    assert len({pid for pid, _, _ in plans.facts}) == 3
+    whole: list[Facts]
+    without_inductor: list[Facts]  # once the process with Inductor had ended
+    elsewhere: list[Facts]  # with another environment
+    gone: list[Facts]  # once the server had ended
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory, out: Path) -> Life:
+    plans = Plans(tmp_path_factory.mktemp("life"), out)
+
+    def seen(*programs: str) -> list[Facts]:
+        out.write_text("", encoding="utf-8")
+        ended = [plans.run(program) for program in programs]
+        assert [one.exit.outcome for one in ended] == [Outcome.OK] * len(programs)
+        return plans.facts
+
+    with fork_server.imports_shared():
+        whole = seen(FACTS, FACTS)
+        (server,) = (one.process for one in fork_server._servers)
+        assert server is not None
+        (inductor,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        # as it ends itself where importing Inductor opens a GPU
+        os.kill(int(inductor), signal.SIGKILL)
+        lacks = f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}"
+        without_inductor = seen(lacks, lacks)
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="3"):  # read while torch is imported
+            elsewhere = seen(FACTS)
+        server.kill()
+        server.wait()
+        return Life(whole, without_inductor, elsewhere, seen(FACTS))
+
+
+def test_a_forked_child_is_what_a_new_process_is(life: Life) -> None:
+    ((_, began, expected),) = life.gone
+
+    assert began == NEW
     assert expected["parent"] == os.getpid()
-    assert [facts for _, _, facts in forked] == [expected] * 2
+    assert [facts for _, _, facts in life.whole] == [expected] * 2
+    # the server itself has not imported the workload
+    assert len({pid for pid, _, _ in (*life.whole, *life.gone)}) == 3
+
+
+def test_a_server_that_is_gone_and_another_environment_cost_an_import(life: Life) -> None:
+    assert [
+        (began, facts["environment"].get("OMP_NUM_THREADS") == "3")
+        for _, began, facts in (*life.whole, *life.elsewhere, *life.gone)
+    ] == [(FORKED, False), (FORKED, False), (NEW, True), (NEW, False)]
+
+
+def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(
+    life: Life,
+) -> None:
+    assert [began for _, began, _ in life.without_inductor] == [FORKED] * 2
 
 
 def test_a_child_of_another_folder_runs_in_it(plans: Plans, tmp_path: Path) -> None:
@@ -251,7 +299,7 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
             line for line in log.read_text().splitlines() if line.startswith("FACTS")
         ).split()[1:]
 
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         seen = [
             plan("eager", {}),
             *(
@@ -265,25 +313,6 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
         [*imported[:1], "None"],
         *([*imported, isa] for isa in ("None", "True", "False")),
     ]
-
-
-def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(
-    plans: Plans,
-) -> None:
-    with fork_server.imports_shared():
-        plans.run(FACTS)
-        (server,) = (one.process for one in fork_server._servers)
-        assert server is not None
-        (inductor,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        # as it ends itself where importing Inductor opens a GPU
-        os.kill(int(inductor), signal.SIGKILL)
-        ended = [
-            plans.run(f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}")
-            for _ in range(2)
-        ]
-
-    assert [one.exit.outcome for one in ended] == [Outcome.OK] * 2
-    assert [began for _, began, _ in plans.facts] == [FORKED] * 3
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -351,31 +380,6 @@ def test_ctrl_c_ends_it(plans: Plans) -> None:
     assert (ended.exit.outcome, ended.exit.message) == (Outcome.INTERRUPTED, "Ctrl-C")
 
 
-def test_a_server_that_is_gone_and_another_environment_cost_an_import(
-    plans: Plans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with fork_server.imports_shared():
-        plans.run(FACTS)
-        monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read while torch is imported
-        plans.run(FACTS)
-        monkeypatch.undo()
-        (server,) = (one.process for one in fork_server._servers)
-        assert server is not None
-        server.kill()
-        server.wait()  # the one with Inductor ends with it
-        ended = plans.run(FACTS)
-
-    assert ended.exit.outcome is Outcome.OK
-    assert [
-        (began, facts["environment"].get("OMP_NUM_THREADS") == "3")
-        for _, began, facts in plans.facts
-    ] == [
-        (FORKED, False),
-        (NEW, True),
-        (NEW, False),
-    ]
-
-
 def test_nothing_is_left_of_a_kgprof_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "w.py").write_text(
@@ -419,6 +423,13 @@ print("FACTS", json.dumps([cache_dir() == os.environ["TORCHINDUCTOR_CACHE_DIR"],
 """
 
 
+@pytest.fixture
+def recorder_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorder forks from the server of the other tests."""
+    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
+
+
+@pytest.mark.usefixtures("recorder_shares")
 def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(COMPILED, encoding="utf-8")
@@ -465,6 +476,7 @@ print("PADS", config.comprehensive_padding, flush=True)
 """
 
 
+@pytest.mark.usefixtures("recorder_shares")
 def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(SWITCHED, encoding="utf-8")

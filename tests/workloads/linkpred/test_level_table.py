@@ -225,15 +225,12 @@ def test_interpreted_looks_compute_what_torch_computes(short_reports: dict[str, 
 
 # Of seed 1 the first look leaves nothing out in the case with the least room.
 OF_SEED_2 = "too little room for what float32 decides"
-# "a table that grows" is "as it is" with fewer rows at first, which needs one more branch; the
-# case of seed 2 has too little room, too.
-LITTLE_ROOM = "too little room"
-SHORT = [(case, range(1, 2)) for case in CASES if case not in ("as it is", OF_SEED_2, LITTLE_ROOM)]
+# "a table that grows" is "as it is" with fewer rows at first, which needs one more branch; in the
+# case of seed 2 float32 decides, too, and there is too little room.
+MANY_SEEDS = ("as it is", "float32 decides what is too close", "too little room")
+SHORT = [(case, range(1, 2)) for case in CASES if case not in (OF_SEED_2, *MANY_SEEDS)]
 SHORT.append((OF_SEED_2, range(2, 3)))
-LONG = [
-    pytest.param(case, range(1, 24), marks=pytest.mark.long)
-    for case in ("as it is", "float32 decides what is too close", LITTLE_ROOM)
-]
+LONG = [pytest.param(case, range(1, 24), marks=pytest.mark.long) for case in MANY_SEEDS]
 
 
 def reports(cases: list[tuple[str, tuple[int, int]]]) -> list[list[dict[str, Any]]]:
