@@ -68,9 +68,10 @@ def _equal(found: m.Comparison) -> set[Key]:
 
 
 def row_words(row: m.WorkRow) -> str:
+    """Of one in which two known sides differ."""
     if row.base == row.head:
         return f"{row.name} (as many, but others)"
-    base, head = (short(side, 4) for side in (row.base, row.head) if isinstance(side, float))
+    base, head = (short(m.known(side), 4) for side in (row.base, row.head))
     return f"{row.name} {base} -> {head}"
 
 

@@ -98,6 +98,13 @@ def test_numbers_of_what_runs_decide_before_the_texts_behind_them() -> None:
     assert judged(WORK, bad, OTHER_CALL) == "good"
 
 
+def test_a_count_of_nothing_is_a_number_too() -> None:
+    """The sum of no eager operators is an int."""
+    row = m.WorkRow(m.WorkAspect.EAGER, "eager operators per step", 0, 2.5, True)
+
+    assert row_words(row) == "eager operators per step 0 -> 2.5"
+
+
 def test_texts_decide_where_no_number_differs() -> None:
     rows = deciding_rows(compared(WORK, OTHER_CALL))
 
