@@ -335,6 +335,9 @@ def pairs_of(first: Samples, second: Samples, numbers: Iterable[int]) -> list[Pa
     return made
 
 
+FOUR_OF_FIVE, TWO_SIDED = 0.8416, 1.9600  # quantiles of the normal distribution: 80 %, 97.5 %
+
+
 def looks(planned: int) -> tuple[int, ...]:
     """After how many of so many pairs it is looked whether the limit is decided."""
     return (*range(FIRST_LOOK, planned, EVERY), planned)
@@ -358,6 +361,15 @@ def paired(of: Sequence[Pair], in_turn: InTurn) -> Interval | None:
     )
     middle = fmean(math.log(pair.first * pair.second) / 2 for pair in of)
     return _interval(middle - fmean(apart) / 2, middle + fmean(apart) / 2, half)
+
+
+def could_have_seen(low: float, high: float) -> float:
+    """The share by which a second side must be slower to be found above "no change" in four of
+    five recordings whose interval of 95 % is as wide as ``low`` to ``high``: its half width and the
+    normal quantile of 80 % (J. Cohen, Statistical Power Analysis, 1988). Of few processes it is a
+    little too small."""
+    half = math.log(high / low) / 2
+    return math.exp(half * (1 + FOUR_OF_FIVE / TWO_SIDED)) - 1
 
 
 def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -19,6 +19,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import APART
+from kgprof.measures.times import ahead_words
 from kgprof.wording import clause, figure, plural, short_name
 
 # Of the step: from here on the GPU is mostly busy.
@@ -34,6 +35,7 @@ UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it, its forward and backward together,
 # is slow itself and no launch.
 STANDS_OUT = 0.5
+MAKES_CODE = "torch compiles or records in a traced step, and the GPU waits for that, too"
 
 LOADER = "DataLoader"
 LAUNCH_NOTHING = "operators that launch nothing"
@@ -171,16 +173,21 @@ def is_crowded(run: m.RunReport) -> bool:
 @m.otherwise("")
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
     """Say that the time of a script's steps is that in which the CPU starts them; empty where the
-    GPU's work is no longer.
-
-    Of a program that does not wait for its steps, the CPU's clock says no more.
-    """
+    GPU's work is no longer."""
     step = m.known(run.step)
-    busy_us = m.known(found).busy_us
-    if run.script is None or busy_us <= UNLIKE_OTHERS * step.median:
+    if run.script is None:
         return ""
-    starts, work = figure(step.median / 1e3), figure(busy_us / 1e3)
-    return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
+    return ahead_words(step.median, m.known(found).busy_us, _mean_us(run))
+
+
+@m.otherwise(0.0)
+def _mean_us(run: m.RunReport) -> float:
+    """The time of all steps by their number, in the rerun without instruments."""
+    account = m.known(run.account)
+    if account.under_listeners:
+        return 0.0
+    steps_us = sum(each.us for each in account.phases if each.phase is m.RunPhase.STEPS)
+    return steps_us / m.known(run.step).samples
 
 
 @m.otherwise("")
@@ -424,8 +431,8 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     is_work = largest.limit in _WORK
-    if not is_work and _makes_code(run):
-        return "torch compiles or records in a traced step, and the GPU waits for that, too"
+    if not is_work and makes_code(m.known(run.kernels)):
+        return MAKES_CODE
     if largest.limit is m.LimitKind.UNKNOWN:
         named = clause(" (mostly ", largest.name, ")")
         return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
@@ -445,9 +452,8 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
 
 
 @m.otherwise(True)
-def _makes_code(run: m.RunReport) -> bool:
+def makes_code(kernels: m.KernelBreakdown) -> bool:
     """Whether one of the traced steps is none in which torch only runs what it has made before."""
-    kernels = m.known(run.kernels)
     return m.known(kernels.host_time).steps < kernels.steps
 
 

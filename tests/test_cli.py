@@ -240,7 +240,7 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["report", str(ROOT)], [f"{ROOT}: no Recording found", "kgprof profile"]),
         (
             ["report", "a" * 300],
-            [f"{'a' * 300}/recording.json: File name too long", "choose a path"],
+            [f"{'a' * 300}: File name too long", "choose a path"],
         ),
         (
             ["report", ""],

@@ -12,6 +12,7 @@ import pytest
 from kgprof import cli
 from kgprof.model import InTurn, Profile, Skipped, decode_json
 from kgprof.reading import recordings
+from kgprof.render import embedded_profile
 from tests.test_scripts import kgprof
 
 STEP = """
@@ -95,6 +96,11 @@ def test_the_commit_that_sleeps_longer_is_a_regression(
         "report.html",
         "report.json",
     ]
+    # Base has its own page, and the comparison's leads to it.
+    own = embedded_profile.read(out / "base" / "report.html").profile
+    assert own.comparison is None
+    assert own.environment.git_commit == found.comparison.base.git_commit
+    assert 'href="base/report.html"' in (out / "report.html").read_text("utf-8")
     # Nothing is left of the temporary work tree, and both Recordings can be compared once more.
     trees = subprocess.run(
         ["git", "worktree", "list"], cwd=repository, capture_output=True, text=True, check=True

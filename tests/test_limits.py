@@ -24,7 +24,10 @@ from kgprof.model import (
     Location,
     Roofline,
     RunLimits,
+    RunPhase,
+    RunPhaseTime,
     RunReport,
+    ScriptAccount,
     ScriptRun,
     Skipped,
     Spread,
@@ -635,3 +638,26 @@ def test_steps_that_the_cpu_starts_faster_than_the_gpu_does_them_have_no_step_ti
     )
     assert limits.words(both[1]) == ""
     assert not limits.is_gpu_bound(both[1])
+
+
+@pytest.mark.parametrize(
+    ("steps_us", "under_listeners", "is_ahead"),
+    [(29 * 170.0, False, True), (29 * 170.0, True, False), (29 * 150.0, False, False)],
+)
+def test_work_that_is_a_little_longer_than_the_step_is_ahead_where_all_steps_take_as_long(
+    steps_us: float, under_listeners: bool, is_ahead: bool
+) -> None:
+    calls = ScriptRun(step="a call of a compiled function", steps=29, counted={})
+    run = report(step_us=100.0, busy_us=160.0, placed={Bound.MEMORY: 160.0})
+    assert isinstance(run.step, Spread)
+    account = ScriptAccount(
+        total_us=steps_us,
+        phases=(RunPhaseTime(RunPhase.STEPS, steps_us, 1.0),),
+        under_listeners=under_listeners,
+    )
+    step = msgspec.structs.replace(run.step, samples=29)
+    run = msgspec.structs.replace(run, script=calls, step=step, account=account)
+
+    found = limits.starts_ahead(run, limits.limits(run, {}))
+
+    assert bool(found) is is_ahead

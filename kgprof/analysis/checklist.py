@@ -659,7 +659,10 @@ def _has_both_times(found: m.Economics | m.Skipped) -> bool:
 
 
 def _measured_against_eager(seen: Seen) -> Answer:
-    both = [run.key for run in seen.runs if _has_both_times(run.economics)]
+    timed = [run for run in seen.runs if _has_both_times(run.economics)]
+    both = [run.key for run in timed if m.known(run.economics).verdict is not m.Payoff.NOT_OBSERVED]
+    if timed and not both:
+        return Answer("", "its times could not be compared with those in eager")
     if not both:
         return Answer("", "no compiled run was also timed in eager")
     return Answer(f"TIMING has both for {_named(both)}")
@@ -750,6 +753,14 @@ def _expensive_parts_compiled(seen: Seen) -> Answer:
 def _outside(shares: Mapping[m.RunKey, float]) -> str:
     each = ", ".join(f"{share:.0%} in {key.slug}" for key, share in shares.items())
     return f"launched outside of compiled code: {each}"
+
+
+def _would_sync(seen: Seen) -> str:
+    """What waits for nothing on a CPU is no sync here; empty where nothing would on a GPU."""
+    would = [one for one in seen.findings if one.rule == syncs.WOULD_SYNC.id and _compiles(one)]
+    if not would:
+        return ""
+    return f"0 syncs per step on this CPU; on a GPU this would sync: {would[0].message}"
 
 
 def _uncounted(seen: Seen) -> str:
@@ -882,8 +893,8 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "No sync in the step loop",
         lambda seen: Answer(
             f"0 syncs per step in {_named(seen.read_watched)}",
-            seen.unread or _uncounted(seen),
-            seen.of(*syncs.WAITING),
+            _would_sync(seen) or seen.unread or _uncounted(seen),
+            seen.of(*syncs.WAITING, syncs.WOULD_SYNC),
         ),
     ),
     (

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted
@@ -46,7 +48,7 @@ class Comparing(m.Model, kw_only=False):
         context = self.context
         output = context.output
         self._refuse_overwriting((base, head), layout.REPORTS)
-        found = self._compared(base, head, (context.named(base), context.named(head)))
+        found = self.compared(base, head, (context.named(base), context.named(head)))
         recording = reading.recording_of(head)
         writing.add_to_job_summary(found, context.job)
         if output is not None:
@@ -68,7 +70,7 @@ class Comparing(m.Model, kw_only=False):
         self._refuse_overwriting(paths, HISTORY_FILES)
         if folder is not None:
             refuse_in_the_way(folder, HISTORY_FILES)
-        shown = [self._shown(self._side(path)) for path in paths]
+        shown = [self.shown(self._side(path)) for path in paths]
         found = history(shown, self.settings, [*map(context.named, paths)])
         page = history_sheet(found)
         if folder is not None:
@@ -88,17 +90,17 @@ class Comparing(m.Model, kw_only=False):
     def _side(self, path: Path) -> m.Profile:
         return reading.with_accepted(reading.side(path, self.context.sharing), self.entries)
 
-    def _shown(self, profile: m.Profile) -> m.Profile:
+    def shown(self, profile: m.Profile) -> m.Profile:
         """A side that came as a report may have been made with --no-redact, and the other side's
         page would say it."""
         sharing = self.context.sharing
         return redacted(profile, private_names(), source=sharing.source, redact=sharing.redact)
 
-    def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
+    def compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         before = self._side(base)
         after = self._side(head)
         diff = reading.diff_between(before, after)
-        return self._shown(compared(before, after, self.settings, sources=sources, diff=diff))
+        return self.shown(compared(before, after, self.settings, sources=sources, diff=diff))
 
     def checkouts(
         self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int
@@ -121,18 +123,20 @@ class Comparing(m.Model, kw_only=False):
             with making(output, inputs, self.context) as work:
                 places = work.folder / BASE, work.folder
                 sources = self.context.named(base), self.context.named(head)
-                judge = partial(self._compared, *places, sources)
-                whole = self._record(asked, trees, places, judge, most=most)
+                judge = partial(self.compared, *places, sources)
+                whole = self.record(asked, trees, places, judge, most=most)
                 work.check()
                 self.context.interrupted = not whole
                 self.context.writing = whole
                 found = judge()
-                writing.write_report(work.folder, found, work.recording, Job())
+                own = self.shown(self._side(places[0]))
+                writing.write_report(places[0], own, places[0] / layout.FOLDER, Job())
+                writing.write_report(work.folder, _with_page(found), work.recording, Job())
                 page = work.finish() / layout.REPORTS[0]
         writing.complain_of_runs(found, page.parent / layout.FOLDER)
         return writing.ended(found, page, self.context)
 
-    def _record(
+    def record(
         self,
         asked: m.Options,
         trees: tuple[Checkout, Checkout],
@@ -162,15 +166,16 @@ class Comparing(m.Model, kw_only=False):
             )
 
 
+def _with_page(found: m.Profile) -> m.Profile:
+    """The comparison that leads to base's own page."""
+    assert found.comparison is not None
+    base = replace(found.comparison.base, has_page=True)
+    return replace(found, comparison=replace(found.comparison, base=base))
+
+
 def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
     """Raises UsageError where HEAD has no such workload, NoBaseError where BASE has none."""
-    if programs.is_program(workload):
-        hint = "compare one of its functions: file.py:name"
-        raise UsageError(f"--record does not work for a script ({workload})", hint)
-    place = workload.rpartition(":")[0]
-    if Path(place).is_absolute():
-        hint = "name it as seen from the top of a checkout"
-        raise UsageError(f"{place} is one file, whichever side is recorded", hint)
+    refuse_in_a_checkout(workload, "--record")
     with contextlib.chdir(tree.folder):
         try:
             target = loading.find(workload)
@@ -183,6 +188,17 @@ def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
     if target is None:
         return None
     return target.file
+
+
+def refuse_in_a_checkout(workload: str, what: str) -> None:
+    """Raises UsageError for a workload that no checkout has as its own."""
+    if programs.is_program(workload):
+        hint = "compare one of its functions: file.py:name"
+        raise UsageError(f"{what} does not work for a script ({workload})", hint)
+    place = workload.rpartition(":")[0]
+    if Path(place).is_absolute():
+        hint = "name it as seen from the top of a checkout"
+        raise UsageError(f"{place} is one file, whichever side is recorded", hint)
 
 
 def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:

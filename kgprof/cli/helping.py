@@ -17,6 +17,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {
     },
     "Decide": {
         "compare": "Is HEAD slower than BASE, and why?",
+        "bisect": "Which commit between GOOD and BAD made it worse?",
         "sweep": "Which mode of torch.compile is fastest, and still right?",
         "advise": "Is compiling worth it for so many executions? From a sweep.",
         "capture": "Can this function be captured in a CUDA graph, and how?",
@@ -57,7 +58,16 @@ _OTHER = "Output and CI"
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "The run": (
         *("-m", "--strategy", "--mode", "--backend", "--dynamic", "--precision", "--size"),
-        *("--sizes", "--ladder", "--case", "--device", "--seed", "--workload", "--record"),
+        *(
+            "--sizes",
+            "--ladder",
+            "--case",
+            "--device",
+            "--seed",
+            "--workload",
+            "--record",
+            "--timed",
+        ),
         *("--list", "--torch-trace", "--allow", "--again-is-safe", "--apply"),
     ),
     "Measuring": (

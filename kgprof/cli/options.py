@@ -567,6 +567,13 @@ run_options = in_order(
 passes_option = click.option(
     "--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help()
 )
+regression_option = many(
+    "--max-regression",
+    "budgets",
+    "METRIC=PERCENT",
+    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, "
+    "kernels-per-step ... Repeatable.  [default: step=5%, evaluation=5%]",
+)
 evaluations_option = number(
     "--evaluations",
     DEFAULTS.evaluations,

@@ -822,13 +822,7 @@ def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int
     least=2,
     most=m.MOST_ROUNDS,
 )
-@options.many(
-    "--max-regression",
-    "budgets",
-    "METRIC=PERCENT",
-    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, "
-    "kernels-per-step ... Repeatable.  [default: step=5%, evaluation=5%]",
-)
+@options.regression_option
 @fail_on_option("Lowest severity of a new finding that fails.  [default: warning]")
 @click.option(
     "--allow-different-environment",
@@ -907,6 +901,84 @@ def compare(
         given["passes"] = options.work_only(given["passes"])
     ask = partial(options.asked_for, workload, context.workload_args, **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds)
+
+
+@cli.command(cls=WorkloadCommand)
+@click.argument("good")
+@click.argument("bad")
+@click.argument("workload", required=False)
+@click.option(
+    "--timed",
+    is_flag=True,
+    help="Time each commit in pairs with GOOD, although what is compiled and run may tell.",
+)
+@options.number(
+    "--rounds",
+    options.PAIRS,
+    "With times: at most N pairs per commit.",
+    least=2,
+    most=m.MOST_ROUNDS,
+)
+@options.regression_option
+@options.folder_option(
+    "Write the result here, and go on with the recordings that are here.  [default: "
+    "reports/bisect-WORKLOAD-TIME]"
+)
+@options.format_option
+@options.step_options
+@options.evaluations_option
+@options.seed_option
+@options.timeout_option
+@options.quiet_option
+@options.wait_option
+@options.report_options
+@with_context
+def bisect(
+    context: Context,
+    /,
+    good: str,
+    bad: str,
+    workload: str | None,
+    timed: bool,
+    rounds: int,
+    budgets: tuple[str, ...],
+    **given: Any,
+) -> int:
+    """Which commit between GOOD and BAD made WORKLOAD worse? Records those that halve the way, and
+    nothing twice.
+
+    GOOD is an ancestor of BAD. Each commit is recorded once, in a temporary work tree, and has what
+    GOOD or what BAD compiles and runs: 8 recordings for 64 commits, without a clock. Commits are
+    timed in pairs with GOOD, as `kgprof compare --record` does it, if GOOD and BAD do the same
+    work, if a time has a limit, and with --timed. A commit in which the workload dies, or has
+    neither's work, is skipped, as `git bisect skip` does.
+
+    The report compares the first bad commit with its parent. Started again with the same -o, what
+    was recorded is not recorded again. Exit code 0: found; 2: wrong option, or GOOD is not an
+    ancestor of BAD; 4: the workload died in GOOD or BAD; 5: GOOD lacks the workload; 6: not
+    decided, and the commits that remain are named.
+
+    \b
+    For example:  kgprof bisect v1.0 HEAD my_model.py:step
+                  kgprof bisect HEAD~64 HEAD my_model.py:step --max-regression bytes-per-step=1%
+                  kgprof bisect v1.0 HEAD my_model.py:step --timed -o reports/slower
+    """
+    from kgprof.cli import reading
+    from kgprof.cli.bisecting import Search, bisected
+    from kgprof.cli.comparing import Comparing
+
+    settings, _ = reading.compare_settings(budgets, None, None, False)
+    named = options.compared_workload([*filter(None, [workload])], f"kgprof bisect {good} {bad}")
+    search = Search(
+        Comparing(settings, (), reading.configuration(None), context),
+        named,
+        partial(options.asked_for, named, context.workload_args, **given),
+        m.encode_json([named, context.workload_args, given]),
+        timed=timed or any(each.partition("=")[0] in [*m.TimeOf] for each in budgets),
+        pairs=rounds,
+        limited=bool(budgets),
+    )
+    return bisected(search, good, bad)
 
 
 @cli.command(cls=WorkloadCommand)

@@ -18,6 +18,7 @@ from kgprof.errors import (
     EXIT_WORKLOAD,
     WORST_FIRST,
 )
+from kgprof.judge import could_have_seen
 from kgprof.wording import clause, plural, relative, short, slower
 
 _STATUS = {EXIT_GATE_FAILED: m.VerdictStatus.FAILED, EXIT_WORKLOAD: m.VerdictStatus.FAILED}
@@ -125,6 +126,29 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
 
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
+    return replace(_verdict(found, compared, root), trust=_power(compared))
+
+
+def _power(compared: m.Comparison) -> str:
+    """How small a slow-down these pairs would have shown, of the times that decide; empty where
+    sides were not recorded in turn, or one is slower."""
+    times = [
+        metric
+        for run in compared.runs
+        for metric in run.metrics
+        if metric.decides and metric.time_of and metric.verdict is not _WORSE
+    ]
+    seen = []
+    for metric in times:
+        interval = both_known(metric.low, metric.high)
+        if interval is not None:
+            seen.append(f"{metric.name} {100 * could_have_seen(*interval):.2g} %")
+    if compared.in_turn is None or not seen:
+        return ""
+    return f"slowdowns that four of five such recordings find: {', '.join(dict.fromkeys(seen))}"
+
+
+def _verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     if not found:
         text = _passed(compared, root)
         also = tuple(reason for reason in _also(compared, root) if reason not in text)

@@ -47,7 +47,7 @@ _DOING = {
     m.WorkAspect.OPERATORS: r"\.(?:to|float|half|double|clone|contiguous|bfloat16)\(|dtype",
 }
 # what takes time in a step; the others are what it is made of, and what is checked before it
-_RUNS = frozenset(m.WorkAspect) - {
+RUNS = frozenset(m.WorkAspect) - {
     m.WorkAspect.GRAPHS,
     m.WorkAspect.OPERATORS,
     m.WorkAspect.GUARDS,
@@ -492,7 +492,7 @@ def in_words(compared: m.Comparison, root: str) -> str:
     differing = [row for row in rows if row.differs is True]
     aspects = ", ".join(dict.fromkeys(row.aspect for row in differing))
     text = f"what is compiled and run differs ({aspects})"
-    if all(row.differs is False for row in rows if row.aspect in _RUNS):
+    if all(row.differs is False for row in rows if row.aspect in RUNS):
         text = f"the same code runs in {in_runs}, and what it is made of differs ({aspects})"
     if compared.environment:
         return f"{text}, and so do the environments, which may be why"

@@ -42,6 +42,7 @@ def compare_part(
     return {
         "base": base,
         "head": head,
+        "base_page": m.BASE_PAGE * found.base.has_page,
         "sides": _sides(found),
         "comparable": found.comparable and not compare_words.settings_that_differ(found),
         "comparability": compare_words.comparability(found),

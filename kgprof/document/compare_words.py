@@ -377,7 +377,8 @@ def headline(profile: m.Profile) -> m.Verdict:
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}"
     if comparison.in_turn:
         rounds += ", recorded in turn"
-    return replace(verdict, text=text, trust="; ".join(filter(None, (rounds, step.note))))
+    trust = "; ".join(filter(None, (rounds, step.note, verdict.trust)))
+    return replace(verdict, text=text, trust=trust)
 
 
 def tally(comparison: m.Comparison) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +19,12 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import APART, Answer
+from kgprof.measures.kernels import of_trace
 from kgprof.measures.times import (
     PER_STEP,
     RunTimes,
     Unit,
+    ahead_words,
     cpu_time,
     held,
     of_both,
@@ -91,7 +93,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return m.Skipped(m.nothing_compiled(compiled.unused))
     eager = _eager(evidence)
     times = _times(run, eager)
-    why = next(_not_compared(evidence, eager, times), "")
+    why = next(filter(None, _not_compared(evidence, eager, times)), "")
     verdict = times.verdict
     if why:
         verdict = m.Payoff.NOT_OBSERVED
@@ -165,6 +167,19 @@ def _not_compared(
     if any(isinstance(timing, m.TimingPass) and timing.compiled for timing in timings):
         yield COMPILED_WHILE_TIMED
     yield _crowded(run.timing, eager.timing)
+    for timing in (run.timing, eager.timing):
+        yield _ahead(evidence, timing)
+
+
+@m.otherwise("")
+def _ahead(evidence: RunEvidence, timing: m.TimingPass | m.Skipped) -> str:
+    """Say that the CPU starts a script's steps faster than the GPU does them: its clock does not
+    tell how long they take."""
+    found = m.known(evidence.once(of_trace))
+    every_us = m.known(timing).every_us
+    if evidence.record.script is None or found.device != "cuda" or not (found.steps and every_us):
+        return ""
+    return ahead_words(median(every_us), found.busy_us / found.steps, fmean(every_us))
 
 
 @m.otherwise("")

@@ -184,6 +184,9 @@ def _over_bare(steps_us: Sequence[float], bare: m.Time) -> m.Figure:
     return _percentile(sorted(steps_us), 0.5) / bare.median
 
 
+# Times the median step of a script: traced steps with more GPU work say that the CPU runs ahead.
+AHEAD = 3.0
+LONGER = 1.2  # the same where the program waits for many steps at once
 AGAIN = "profile it several times: a script takes no --rounds"
 ONE_ROUND = m.Skipped("TIMING ran in one process; --rounds N runs it in N")
 NO_EVALUATION = m.Skipped("the workload has no whole evaluation")
@@ -192,6 +195,20 @@ _BINS = 30
 _SLICES = 100  # of an evaluation, evenly: a report holds them of every round
 _FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part of the bins
 COLD = m.Skipped("no other round was timed, and the first one's caches were cold")
+
+
+def ahead_words(starts_us: float, work_us: float, mean_us: float) -> str:
+    """Say that the CPU starts steps in less time than the GPU takes for them; empty where it does
+    not.
+
+    Of a program that does not wait for its steps, the CPU's clock says no more: the median of its
+    steps, ``starts_us``, is shorter than their work, and their mean is as long, since it waits
+    for many at once.
+    """
+    if work_us <= AHEAD * starts_us and not LONGER * starts_us < work_us <= mean_us:
+        return ""
+    starts, work = figure(starts_us / 1e3), figure(work_us / 1e3)
+    return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
 
 
 @m.skippable

@@ -6,6 +6,7 @@ model as m``. Each module imports only modules above it.
 """
 
 from kgprof.model.accounts import *
+from kgprof.model.bisect import *
 from kgprof.model.capturing import *
 from kgprof.model.collective_calls import *
 from kgprof.model.comparison import *

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from kgprof.model.bisect import Bisect
 from kgprof.model.compiled_work import ComparedWork
 from kgprof.model.findings import Finding, Verdict
 from kgprof.model.kernels import KernelKind, StackFrame
@@ -133,6 +134,9 @@ class TraceDifference(Model):
         return next((row for row in self.window if row.name == name), None)
 
 
+BASE_PAGE = "base/report.html"  # from the folder of a comparison that was recorded
+
+
 class ComparedSide(Model):
     """What one side of a comparison was, so that a reader can find it again."""
 
@@ -143,6 +147,7 @@ class ComparedSide(Model):
     git_dirty: bool | Skipped
     exit_code: int  # its own, before the comparison
     verdict: Verdict  # its own
+    has_page: bool = False  # beside the comparison's, in BASE_PAGE
 
     @property
     def commit(self) -> str:
@@ -340,6 +345,8 @@ class Comparison(Model):
     settings: tuple[ChangedFact, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
+    # base is the last good commit of a bisect, and head the first one that is known to be bad
+    bisect: Bisect | None = None
     notes: tuple[str, ...] = ()
 
 

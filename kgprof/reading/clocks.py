@@ -26,6 +26,10 @@ WAIT = "synchronize"
 ASKED_BEFORE = frozenset(
     (WAIT, "is_available", "is_initialized", "current_device", "current_stream", "device")
 )
+# What a benchmark does between its wait and its clock, and no work of a GPU.
+PREPARE = frozenset(
+    ("reset_peak_memory_stats", "reset_max_memory_allocated", "empty_cache", "collect")
+)
 # Files that wait in order to time what they are given, by the end of their path.
 TIMERS = ("torch/utils/benchmark/utils/timer.py", "triton/testing.py")
 
@@ -47,12 +51,22 @@ class _Place:
         return self.block[self.index]
 
     @property
-    def is_first(self) -> bool:
-        return self.index == 0
+    def previous(self) -> ast.stmt | None:
+        return _first_that_counts(self.block[: self.index][::-1])
 
     @property
-    def is_last(self) -> bool:
-        return self.index == len(self.block) - 1
+    def following(self) -> ast.stmt | None:
+        return _first_that_counts(self.block[self.index + 1 :])
+
+
+def _first_that_counts(statements: Sequence[ast.stmt]) -> ast.stmt | None:
+    return next((each for each in statements if not _prepares(each)), None)
+
+
+def _prepares(statement: ast.stmt) -> bool:
+    """Tell whether a statement does nothing but prepare a measurement."""
+    called = set(_called(statement))
+    return isinstance(statement, ast.Expr) and bool(called) and called <= PREPARE
 
 
 def waits_for_a_clock(calls: Sequence[tuple[ast.Module, int]]) -> bool:
@@ -74,12 +88,13 @@ def _is_beside_a_clock(places: Sequence[_Place]) -> bool:
     if _reads_a_clock(places[0].statement):
         return True
     for place in places:
-        if before and not place.is_first and _ends_with_a_clock(place.block[place.index - 1]):
+        previous, following = place.previous, place.following
+        if before and previous is not None and _ends_with_a_clock(previous):
             return True
-        if after and not place.is_last and _begins_with_a_clock(place.block[place.index + 1]):
+        if after and following is not None and _begins_with_a_clock(following):
             return True
-        before = before and place.is_first
-        after = after and place.is_last
+        before = before and previous is None
+        after = after and following is None
         # Behind the last statement of a loop comes its first one.
         if after and isinstance(place.owner, _Loop) and _begins_with_a_clock(place.block[0]):
             return True

@@ -72,6 +72,7 @@ def is_made_in(expression: str) -> bool:
 
 _Keeping = ast.AugAssign | ast.Assign | ast.Expr
 _Scope = ast.For | ast.AsyncFor | ast.While | _Function
+_Block = _Scope | ast.If | ast.Try | ast.Match
 
 
 def _kept_in(statement: _Keeping) -> str:
@@ -112,6 +113,23 @@ def _begins_filled(nodes: Sequence[ast.AST], kept: str) -> bool:
             if isinstance(value, ast.List) and value.elts and ast.unparse(name) == kept:
                 return True
     return False
+
+
+def _bound_anew(nodes: Sequence[ast.AST], kept: str, reads: Sequence[int], behind: int) -> int:
+    """Give the first line behind a loop that binds the name to something else for all that read it
+    further down; 0 without one."""
+    for statement in nodes:
+        if not isinstance(statement, ast.Assign) or statement.lineno <= behind:
+            continue
+        bound = [ast.unparse(target) for target in statement.targets]
+        own = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+        if kept not in bound or any(line in own for line in reads):
+            continue
+        blocks = [node for node in nodes if isinstance(node, _Block) and is_on(node, own.start)]
+        ends = [node.end_lineno or own.start for node in blocks if node.lineno > behind]
+        if not any(line > min(ends, default=line) for line in reads):
+            return own.start
+    return 0
 
 
 def user_function(name: str) -> str:
@@ -216,26 +234,27 @@ class SourceText:
                 last = node.end_lineno or node.lineno
                 yield Loop(first=node.lineno, last=last)
 
-    def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int]:
+    def reads_what_it_keeps(self, file: str, line: int) -> tuple[bool, int, int]:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
         by it or by another one of the innermost loop around it, before that in a loop around both,
         or by its function outside of any; or whether it is a list that begins with entries of
-        another kind. And the first line behind that loop that reads it; 0 where its function has
-        none."""
+        another kind. And the first line behind that loop that reads it, and from where on its name
+        stands for something else; each 0 where its function has none."""
         nodes = list(ast.walk(self.tree(file)))
         keeping = [node for node in nodes if isinstance(node, _Keeping) and is_on(node, line)]
         scopes = [node for node in nodes if isinstance(node, _Scope) and is_on(node, line)]
         if not keeping or not scopes:
-            return False, 0
+            return False, 0, 0
         statement = keeping[-1]
         kept = _kept_in(statement)
         own = set(ast.walk(_place_of_what_is_kept(statement)))
         around = [scope for scope in scopes if isinstance(scope, _Function)]
+        within = list(ast.walk(around[-1] if around else self.tree(file)))
         last = scopes[-1].end_lineno or line
         loops = [scope for scope in scopes if scope not in around]
         reads = [
             node
-            for node in ast.walk(around[-1] if around else self.tree(file))
+            for node in within
             if isinstance(node, ast.Name | ast.Attribute)
             and isinstance(node.ctx, ast.Load)
             and node not in own
@@ -244,7 +263,8 @@ class SourceText:
         outermost = loops[0] if loops else scopes[-1]
         in_loop = any(outermost.lineno <= node.lineno <= last for node in reads)
         later = min((node.lineno for node in reads if node.lineno > last), default=0)
-        return _begins_filled(nodes, kept) or in_loop, later
+        until = _bound_anew(within, kept, [node.lineno for node in reads], last)
+        return _begins_filled(nodes, kept) or in_loop, later, until
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed

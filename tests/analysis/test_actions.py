@@ -17,6 +17,7 @@ from kgprof.model import (
     LimitKind,
     LimitShare,
     Outcome,
+    PracticeStatus,
     Profile,
     Recording,
     RunKey,
@@ -282,6 +283,10 @@ def test_what_would_sync_on_a_gpu_is_told_and_leads_no_answer_about_a_cpu() -> N
         action.text
         == "with the tensor on a GPU, .cpu() would force a sync, 27 times in 3 of 5 steps"
     )
+    # then: nor does the checklist say "0 syncs" and no more
+    (item,) = (item for item in profile.checklist if item.id == "few-reads")
+    assert item.status == PracticeStatus.NOT_OBSERVED
+    assert item.evidence.startswith("0 syncs per step on this CPU; on a GPU this would sync: ")
     assert "first:" not in profile.verdict.text
     assert "would force a sync" not in Markdown().render(profile).partition("<details>")[0]
     assert [one.times for one in grouped(profile.findings) if one.first.rule == "KGP203"] == [""]

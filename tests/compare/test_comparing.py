@@ -244,6 +244,9 @@ def test_drift_that_both_sides_share_cancels_in_pairs(
     assert step.head / step.base == pytest.approx(step.ratio)  # type: ignore[operator]
     found = compare(base, head)
     assert found.exit_code == code
+    # then: how small a slowdown would have been found is said, unless one was
+    power = "slowdowns that four of five such recordings find: step "
+    assert found.verdict.trust.startswith(power) == (verdict != "worse")
     assert found.comparison is not None
     assert found.comparison.in_turn == head.in_turn
     # As two recordings made one after the other they settle nothing.

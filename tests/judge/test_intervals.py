@@ -17,6 +17,7 @@ from kgprof.judge import (
     InTurn,
     Pair,
     Samples,
+    could_have_seen,
     decided,
     looks,
     paired,
@@ -35,6 +36,24 @@ def verdict(found: Interval, budget: float) -> MetricVerdict:
 
 def rounds(*times: float) -> Samples:
     return Samples(median=1.0, low=1.0, high=1.0, count=1, rounds=dict(enumerate(times, start=1)))
+
+
+def test_what_pairs_could_have_seen_is_found_in_four_of_five_recordings() -> None:
+    """Of 24 pairs of an unchanged program the share, put on 24 others at their last look."""
+    chance = random.Random(5)
+
+    def recorded(more: float) -> Interval:
+        ratios = [(1 + more) * math.exp(chance.gauss(0, 0.015)) for _ in range(24)]
+        interval = paired([Pair(1.0, ratio, ratio) for ratio in ratios], InTurn(24, 24))
+        assert interval is not None
+        return interval
+
+    unchanged = [recorded(0.0) for _ in range(400)]
+    seen = statistics.median(could_have_seen(one.low, one.high) for one in unchanged)
+    found = sum(recorded(seen).low > 1 for _ in range(1000)) / 1000
+
+    assert 0.74 <= found <= 0.86
+    assert could_have_seen(1.0, 1.0) == 0
 
 
 TIMES = st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=2, max_size=10)

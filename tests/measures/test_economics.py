@@ -46,6 +46,7 @@ from tests.analysis.recordings import (
     recording,
     run,
 )
+from tests.collectors import written_device
 from tests.collectors.written import STEP, called
 from tests.record import handmade
 
@@ -281,13 +282,16 @@ def script(
     called_in: tuple[int, ...] = (),
     eager_in: tuple[int, ...] = (),
     asked_in: tuple[int, ...] = (),
+    waits_us: tuple[float, ...] = (),
+    traced: Recording | None = None,
 ) -> Economics | Skipped:
     """Of a short script, which is timed without a request: compiled, and with compiling off.
 
     ``called_in``: the steps that call its compiled function; none: nobody counted. ``eager_in``:
     those of them in which it ran eagerly. ``asked_in``: those that call torch.compile.
+    ``waits_us``: further compiled steps. ``traced``: its TRACE is this one's.
     """
-    timed = compiled(compiled_us, compiled_us)
+    timed = compiled(*[compiled_us] * 5, *waits_us)
     assert isinstance(timed.timing, TimingPass)
     assert isinstance(timed.compile, CompilePass)
     ran = msgspec.structs.replace(
@@ -306,6 +310,9 @@ def script(
         counted = CompileRecords(compiled_calls=CompiledCalls(callables=(function,), asked=asked))
         ran = msgspec.structs.replace(ran, records=counted)
     made = recording(ran)
+    if traced is not None:
+        ran = msgspec.structs.replace(ran, key=traced.runs[0].key, trace=traced.runs[0].trace)
+        made = msgspec.structs.replace(traced, runs=(ran,))
     options = msgspec.structs.replace(made.header.options, passes=(PassName.COMPILE,))
     header = msgspec.structs.replace(made.header, options=options)
     return weighed(msgspec.structs.replace(made, header=header), ran)
@@ -369,6 +376,30 @@ def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> No
     assert isinstance(other, Economics)
     assert other.verdict == "not observed"
     assert other.cold == Skipped(reason="with compiling switched off it has other steps")
+
+
+@pytest.mark.parametrize(
+    ("starts_us", "waits_us", "why"),
+    [
+        (200.0, (), "the CPU starts one every 0.200 ms, and a traced one has 0.800 ms of GPU work"),
+        (500.0, (9000.0,), "the CPU starts one every 0.500 ms, and a traced one has 0.800 ms"),
+        (500.0, (), ""),  # another program may have made the work of the traced steps longer
+        (790.0, (9000.0,), ""),
+    ],
+)
+def test_steps_that_the_cpu_starts_faster_than_the_gpu_does_them_are_not_compared(
+    starts_us: float, waits_us: tuple[float, ...], why: str
+) -> None:
+    """Generation by CUDA graphs that waits once a sample: the clock has none of the GPU's work."""
+    traced = written_device.traced(
+        written_device.steps_of(1, 800.0, 1, 0.0), step_us=None, mode=AS_IS
+    )
+
+    found = script(eagerly((9000.0, 9010.0)), starts_us, waits_us=waits_us, traced=traced)
+
+    assert isinstance(found, Economics)
+    assert why in found.text
+    assert (found.verdict == "not observed") is bool(why)
 
 
 def test_times_that_cannot_be_told_apart_say_why() -> None:

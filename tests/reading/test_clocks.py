@@ -28,6 +28,7 @@ FOR_A_CLOCK = {
     "an event's time": f"end.record()\n{WAIT}\nms = start.elapsed_time(end)\n",
     "last in a timed loop": f"for x in y:\n  f(x)\n  {WAIT}\nprint(time.time() - t)\n",
     "before the loop's next time": f"for x in y:\n  t = time.time()\n  f(x)\n  {WAIT}\n",
+    "with the memory reset between": f"{WAIT}\ntorch.cuda.reset_peak_memory_stats()\nt0 = time()\n",
     "in a context manager": f"class T:\n  def start(self):\n    {WAIT}\n    self.t = time.time()\n",
 }
 
@@ -42,6 +43,7 @@ FOR_SOMETHING_ELSE = {
     "a clock far above": f"t0 = time.time()\ny = f(x)\n{WAIT}\nsave(y)\nt1 = time.time()\n",
     "a clock in another function": f"y = f(x)\n{WAIT}\ndef later():\n  return time.time()\n",
     "amid a timed loop": f"t = time()\nfor x in y:\n  f(x)\n  {WAIT}\n  g(x)\nu = time()\n",
+    "work between": f"{WAIT}\ny = f(reset_peak_memory_stats())\nt0 = time.time()\n",
     "a sleep": f"y = f(x)\n{WAIT}\ntime.sleep(1)\n",
     "an event without a time": f"done.record()\n{WAIT}\nbuffer.copy_(y)\n",
     "a clock around the caller": f"def f():\n  {WAIT}\n  return 1\nt0 = time.time()\nf()\n",

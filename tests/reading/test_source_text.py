@@ -318,7 +318,24 @@ def fit():
 def test_what_a_line_adds_to_is_read_in_its_loop_or_behind_it(
     line: int, is_read: bool, later: int
 ) -> None:
-    assert source(KEPT).reads_what_it_keeps(FILE, line) == (is_read, later)
+    assert source(KEPT).reads_what_it_keeps(FILE, line) == (is_read, later, 0)
+
+
+@pytest.mark.parametrize(
+    ("behind", "until"),
+    [
+        ("plot(rows)\nrows = []\nplot(rows)", 5),
+        ("plot(rows)\nfor rate in rates:\n    rows = []\n    plot(rows)", 6),
+        ("plot(rows)\nfor rate in rates:\n    rows = []\nplot(rows)", 0),
+        ("if late:\n    rows = []\nplot(rows)", 0),
+        ("rows = sorted(rows)\nplot(rows)", 0),
+        ("plot(rows)", 0),
+    ],
+)
+def test_the_line_from_which_on_its_name_stands_for_something_else(behind: str, until: int) -> None:
+    text = f"rows = []\nfor x in batches:\n    rows.append(loss.item())\n{behind}\n"
+
+    assert source(text).reads_what_it_keeps(FILE, 3)[2] == until
 
 
 def test_a_lambda_has_arguments_as_a_def_has() -> None:

@@ -6,7 +6,7 @@ no graph, and in which torch met neither a break nor a fault, had nothing to com
 finding.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.compile import recompiles, skipped_frames
@@ -51,6 +51,7 @@ RULES = (RUNS_EAGERLY,)
 
 _SWITCHED_OFF = m.Skipped("kgprof switches torch.compile off in mode eager")
 STANCE = "stance"
+BREAK = "break"
 # Why the frame hook saw a frame skipped, in words. Without a reason there was nothing to compile.
 _SKIPPED = {
     "error": "torch suppressed an error while compiling it",
@@ -71,7 +72,7 @@ _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some 
 
 
 class _Cause(m.Model, kw_only=False):
-    kind: str  # STANCE, "break", "library", or one of _SKIPPED
+    kind: str  # STANCE, BREAK, "library", or one of _SKIPPED
     words: str
     identity: str
     place: m.Location | None = None  # the line of it
@@ -110,16 +111,42 @@ def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
     breaks = list(break_records(trace))
     skipped = _skipped_frames(evidence, trace)
     explained = []
+    others = []
     for called in compiled_callables.callables(trace):
         if not compiled_callables.eager_calls(called, trace.steady_from):
             continue
         cause = _cause(trace, called, breaks)
-        if cause is not None and (cause.kind == STANCE or _code(trace, called) not in skipped):
+        if cause is None:
+            others.append(called)
+        elif cause.kind == STANCE or _code(trace, called) not in skipped:
             explained.append((called, cause))
+    explained += _given_up_with(others, explained, trace)
     for alike in grouped(
         explained, lambda pair: (pair[0].definition, pair[0].compiled_at, pair[1].identity)
     ):
         yield _event(trace, [called for called, _ in alike], alike[0][1])
+
+
+def _given_up_with(
+    others: Iterable[m.CompiledCallable],
+    explained: Sequence[tuple[m.CompiledCallable, _Cause]],
+    trace: RunTrace,
+) -> list[tuple[m.CompiledCallable, _Cause]]:
+    """Those that share the code of one that a break left without a graph: torch gives a code up
+    once, and does not try the others' calls."""
+    causes = {
+        called.definition: cause
+        for called, cause in explained
+        if cause.kind == BREAK and not compiled_callables.ran_a_graph(called)
+    }
+    return [
+        (called, causes[called.definition])
+        for called in others
+        if called.definition in causes
+        and not called.compiled_before
+        and not compiled_callables.ran_a_graph(called)
+        and not reached_limit(trace, called)
+    ]
 
 
 def _skipped_frames(evidence: Evidence, trace: RunTrace) -> dict[tuple[str, int], str]:
@@ -249,7 +276,7 @@ def _break(called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause 
         fix = ""
         if called.module == "DistributedDataParallel":
             fix = _INSIDE_DDP
-        return _Cause("break", words, f"break\0{record.cause.identity}", record.site, fix)
+        return _Cause(BREAK, words, f"break\0{record.cause.identity}", record.site, fix)
     return None
 
 
@@ -296,8 +323,8 @@ def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
     if called.path.isidentifier():
         name = called.path
     fix = (
-        f"{name} = torch.compile({name})  # in place of {name}.compile(); its state_dict() then "
-        "has _orig_mod. before each name"
+        f"{name} = torch.compile({name})  # in place of {name}.compile(), with its arguments; its "
+        "state_dict() then has _orig_mod. before each name"
     )
     return _Cause("library", words, "library", fix=fix)
 

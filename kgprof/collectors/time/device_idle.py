@@ -81,8 +81,8 @@ DEVICE_IDLE = m.Rule(
     remedy=(
         "See what the CPU did meanwhile (the finding's detail and the table of idle time): take "
         f"syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
-        "or give each step more work. Where sizes and numbers stay the same from call to call, "
-        "torch.compile is worth a try."
+        "or give each step more work. Where sizes and numbers stay the same from call to call and "
+        "no tensor is sparse, torch.compile is worth a try."
     ),
     topic=m.Topic.TIME,
     seen_in=(_SEEN_IN,),
@@ -177,7 +177,7 @@ class DeviceTime(Event):
 
     @property
     def causes(self) -> Sequence[limits.Part]:
-        if isinstance(self.idle, m.Skipped):
+        if isinstance(self.idle, m.Skipped) or self.unlike == limits.MAKES_CODE:
             return ()
         if self.loader_us is None or not self.idle_us:
             return limits.causes(self.idle)
@@ -224,6 +224,8 @@ def _of_run(run: RunEvidence) -> tuple[DeviceTime, ...]:
     launched = m.known(found.launches)
     traced = m.known(run.once(traced_steps))
     unlike = traced.extent.unlike
+    if limits.makes_code(found):
+        unlike = limits.MAKES_CODE
     step = statistics.median(step_us)
     busy_us = found.busy_us / found.steps
     loader_us = in_compiled_us = None
@@ -304,7 +306,7 @@ def diagnose(event: DeviceTime) -> Iterator[m.Finding]:
         lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
         lines.append(event.unlike)
     spans = []
-    if isinstance(event.idle, m.DeviceIdle):
+    if isinstance(event.idle, m.DeviceIdle) and event.unlike != limits.MAKES_CODE:
         spans = [span for span in event.idle.host_spans if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")

@@ -249,6 +249,7 @@ class Sync(Event):
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
     read_in: int = 0  # the first line behind that loop that reads it, if there is one
+    read_until: int = 0  # from here on its name stands for something else
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
     is_loaded: bool = False  # by a DataLoader, which calls this line
     # of the time of the steps, what passed in those that read; not of the last, which has no end
@@ -342,7 +343,7 @@ def _of_run(
         if not on_cuda and not (reads := _on_a_gpu(reads, called, doing(first)[1])):
             continue
         waited_us = _waited(seen, steady, on_cuda)
-        in_loop, later = source.reads_what_it_keeps(*site.place)
+        in_loop, later, until = source.reads_what_it_keeps(*site.place)
         # the same line may be read in eager code, too, called from another one
         is_one_way = len({record.frames for record in seen}) == 1
         where = EAGER
@@ -369,6 +370,7 @@ def _of_run(
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=in_loop,
             read_in=later,
+            read_until=until,
             is_pinned=is_pinned,
             is_loaded=any(record.loads for record in seen),
             share=share,
@@ -818,7 +820,7 @@ def _fix(event: Sync) -> str:
         return _not_waiting(event)
     if event.is_used_at_once or event.where != EAGER:
         return ""
-    return kept_as_a_tensor(event.location.text, event.expression, event.read_in)
+    return kept_as_a_tensor(event.location.text, event.expression, event.read_in, event.read_until)
 
 
 def _why_no_code(event: Sync, *, is_note: bool) -> str:
@@ -908,12 +910,13 @@ def _filled(call: ast.Call) -> str:
     return f"torch.full({size}, {number!r}{named})  # written on the GPU: nothing is copied"
 
 
-def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
+def kept_as_a_tensor(line: str, expression: str, read_in: int = 0, read_until: int = 0) -> str:
     """``total += loss.item()`` or an ``append`` to a variable without the read; empty for a line
     that does something else: who gets a returned value, an attribute or an entry of a dict may
     need a number.
 
-    ``read_in``: a line that may need one of what is kept.
+    ``read_in``: a line that may need one of what is kept. ``read_until``: the name stands for
+    something else from there on.
     """
     try:
         read = ast.parse(expression.strip(), mode="eval").body
@@ -929,7 +932,10 @@ def kept_as_a_tensor(line: str, expression: str, read_in: int = 0) -> str:
             later = f"tensors: use torch.stack({name}).tolist()"
         case _:
             return ""
-    later += clause(" from line ", read_in, " on") or " after the loop"
+    if read_in and read_until > read_in:
+        later += f" from line {read_in} to {read_until - 1}"
+    else:
+        later += clause(" from line ", read_in, " on") or " after the loop"
     appends = isinstance(statement, ast.Expr)
     before, tensor = ast.unparse(kept), _without_reads(kept, ast.dump(read), appends)
     if ast.dump(read) in ast.dump(tensor):

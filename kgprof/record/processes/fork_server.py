@@ -176,7 +176,11 @@ _servers: list[ForkServer] = []
 
 @contextlib.contextmanager
 def imports_shared() -> Iterator[None]:
-    """Within, children are forked from a process that has imported torch, on Linux."""
+    """Within, children are forked from a process that has imported torch, on Linux; within another
+    one of these from the same process."""
+    if _servers:
+        yield
+        return
     _servers.append(ForkServer())
     try:
         yield

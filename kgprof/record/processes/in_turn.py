@@ -10,24 +10,32 @@ when it is decided, at the looks that were planned.
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.errors import InputError, NoBaseError, OutputError, UsageError, WorkloadError
+from kgprof.errors import (
+    InputError,
+    KgprofError,
+    NoBaseError,
+    OutputError,
+    UsageError,
+    WorkloadError,
+)
 from kgprof.progress import Progress
 from kgprof.reading import layout
 from kgprof.record.ground import store
+from kgprof.record.ground.commits import GIT_FAILED, commit_of, git
 from kgprof.record.ground.job import Checkout
 from kgprof.record.ground.scratch import scratch_folder
 from kgprof.record.processes import fork_server, recorder
 from kgprof.workloads.catalog import BUILT_IN
 
 APART = "both sides cannot run at the same time here: from now on one process after the other"
-GIT_S = 120.0  # for a checkout of a large repository
+# what the owner runs after a checkout is for the owner's own
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 class Side(m.Model):
@@ -68,6 +76,8 @@ def record_in_turn(
         try:
             for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
                 for each in (one for one in made if key in one.plan.runs):
+                    if each is head and key in base.plan.runs and options.for_the_work:
+                        _hand_over(base.choices(key), scratch / "head" / recorder.PROBE_CACHE)
                     if each.measure(key):
                         each.probe(key)
             for each in made:
@@ -94,6 +104,13 @@ def record_in_turn(
     return True
 
 
+def _hand_over(choices: Path, seed: Path) -> None:
+    """Give HEAD what torch chose by timing kernels in BASE, where nothing else is timed: two
+    recordings of one program would differ by chance."""
+    if choices.is_dir():
+        shutil.copytree(choices, seed / recorder.CHOICES, dirs_exist_ok=True)
+
+
 def _can_take_turns(sides: tuple[Side, Side]) -> bool:
     """A built-in workload is measured by its own checkout's kgprof, which may be older than
     this."""
@@ -118,14 +135,7 @@ def _begun(
     except OutputError:
         raise
     except (UsageError, WorkloadError) as error:
-        kind = (
-            NoBaseError
-            if isinstance(error, UsageError) and side.told.side == "base"
-            else type(error)
-        )
-        if isinstance(error, InputError):
-            kind = UsageError  # whose message names the path already
-        raise kind(f"{name}: {error.message}", hint=error.hint) from error
+        raise of_side(name, error) from error
     if dead is not None:
         raise WorkloadError(f"{name}: {options.workload} {dead.words}")
     making = recorder.Recorder(
@@ -142,6 +152,16 @@ def _begun(
     store.create(making.folder, making.header)
     _say_so_far(making, 0)
     return making
+
+
+def of_side(name: str, error: KgprofError) -> KgprofError:
+    """An error that names the side. Without the workload there is no BASE, or no GOOD."""
+    kind: type[KgprofError] = type(error)
+    if isinstance(error, InputError):
+        kind = UsageError  # whose message names the path already
+    if isinstance(error, UsageError) and name in ("BASE", "GOOD"):
+        kind = NoBaseError
+    return kind(f"{name}: {error.message}", hint=error.hint)
 
 
 def _say_so_far(making: recorder.Recorder, pairs: int, *, interrupted: bool = False) -> None:
@@ -169,14 +189,22 @@ def checkouts(base: str, head: str, workload: str) -> Iterator[tuple[Checkout, C
         ]
         pairs = zip(folders, reversed(folders), strict=True)
         one, other = (
-            Checkout(
-                folder=str(folder),
-                other=str(opposite) if folder != opposite else "",
-                home=str(folder) if workload in BUILT_IN and _has(folder, "child.py") else "",
-            )
+            _checkout(folder, str(opposite) if folder != opposite else "", workload)
             for folder, opposite in pairs
         )
         yield one, other
+
+
+@contextlib.contextmanager
+def checkout(commit: str, workload: str) -> Iterator[Checkout]:
+    """In a work tree as ``checkouts`` makes it. Nothing may be imported from the owner's."""
+    with _tree("commit", commit) as folder:
+        yield _checkout(folder, git("rev-parse", "--show-toplevel"), workload)
+
+
+def _checkout(folder: Path, opposite: str, workload: str) -> Checkout:
+    is_own = workload in BUILT_IN and _has(folder, "child.py")
+    return Checkout(folder=str(folder), other=opposite, home=str(folder) * is_own)
 
 
 @contextlib.contextmanager
@@ -191,8 +219,8 @@ def _tree(name: str, given: str) -> Iterator[Path]:
         yield path.resolve()
         return
     try:
-        commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{given}^{{commit}}")
-    except (OSError, subprocess.SubprocessError) as error:
+        commit = commit_of(given)
+    except GIT_FAILED as error:
         kind = "a file" if path.exists() else "neither a folder nor a commit of the repository here"
         raise UsageError(
             f"{name} {given} is {kind}",
@@ -201,16 +229,11 @@ def _tree(name: str, given: str) -> Iterator[Path]:
     with scratch_folder("kgprof-tree-", name.lower()) as scratch:
         tree = scratch.resolve() / name.lower()
         try:
-            _git("worktree", "add", "--detach", "--force", str(tree), commit)
-        except (OSError, subprocess.SubprocessError) as error:
+            git(*NO_HOOKS, "worktree", "add", "--detach", "--force", str(tree), commit)
+        except GIT_FAILED as error:
             why = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             raise UsageError(
                 f"{name} {given} could not be checked out: {why[-1] if why else 'git failed'}",
                 hint="check it out into a folder yourself and give that folder",
             ) from error
         yield tree
-
-
-def _git(*args: str) -> str:
-    done = subprocess.run(["git", *args], capture_output=True, text=True, timeout=GIT_S, check=True)
-    return done.stdout.strip()

@@ -60,6 +60,9 @@ SLICE_LEAST = {"cpu": 1, "cuda": 5}
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
+# Below Inductor's cache: what it chose by timing kernels, such as padded matmuls
+# (torch._inductor.codecache.LocalCache).
+CHOICES = "cache"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
 EAGER_MOST = 2
 EAGER_AT_LEAST_S = 20.0
@@ -78,12 +81,13 @@ def record(
     echo: Echo = lambda data: None,
     redact: Redact = str,
     load: m.Load | m.Skipped | None = None,
+    checkout: Checkout | None = None,
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
     ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could
-    not be loaded; ``load``: what other processes took of the machine just
-    before; None: nobody looked.
+    not be loaded; ``load``: what other processes took of the machine just before; None: nobody
+    looked; ``checkout``: where it runs; None: where kgprof was started.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that
     fails, hangs or is killed is no error, nor is a workload that does so while it is loaded: it is
@@ -94,8 +98,8 @@ def record(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder("kgprof-"))  # for jobs and compiler caches
         stack.enter_context(fork_server.imports_shared())
-        plan, dead = make_plan(options, folder, scratch, progress, redact)
-        session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
+        plan, dead = make_plan(options, folder, scratch, progress, redact, checkout)
+        session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo, checkout)
         if load is not None:
             session.header = replace(session.header, load=load)
         store.clear(folder)
@@ -738,6 +742,10 @@ class Recorder:
         elif job.is_rerun:
             prefix = f"{job.options.passes[0]}_"
         return run / f"{prefix}{layout.LOG}", exit_file
+
+    def choices(self, key: m.RunKey) -> Path:
+        """What Inductor chose by timing kernels in a run whose caches are kept for its rounds."""
+        return self._scratch / f"caches-{self.plan.runs.index(key)}" / "inductor" / CHOICES
 
     def _caches(self, job: Job) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as

@@ -87,6 +87,23 @@ def test_a_break_that_leaves_no_graph_is_named() -> None:
     )
 
 
+def test_calls_of_the_same_code_that_torch_did_not_try_share_the_break() -> None:
+    asked = SourceLine(file=FILE, line=20, function="train")
+    tried = a_module(0, *EVERY, compiled_as="0/0", compiled_at=asked)
+    others = [a_module(number, *EVERY, compiled_at=asked) for number in (1, 2)]
+    lines = (*compiled("0/0", INNER), broken("0/0", CALLER, PRINT), tried, *others)
+
+    (found,) = diagnosed(*lines)
+
+    assert found.message == (
+        "heads.0 to heads.2 (Linear): no graph at all: 51 of 51 calls after warm-up ran eagerly; "
+        "print breaks the graph"
+    )
+    known = counted(*lines)
+    assert isinstance(known, CallsOfCompiled)
+    assert known.eager == {found.fingerprint: 51}
+
+
 def test_a_break_beside_which_graphs_ran_is_no_finding() -> None:
     assert diagnosed(*written.a_break(), called(STEP, compiled_as="0/0")) == ()
 
@@ -234,7 +251,9 @@ def test_a_module_without_a_name_is_to_be_compiled_as_a_whole_too() -> None:
 
     (found,) = diagnosed(called(forward, *EVERY, module="Sequential"))
 
-    assert found.fix.startswith("module = torch.compile(module)  # in place of module.compile();")
+    assert found.fix.startswith(
+        "module = torch.compile(module)  # in place of module.compile(), with its arguments;"
+    )
 
 
 def test_calls_under_two_stances_are_added_up() -> None:

@@ -18,6 +18,7 @@ from kgprof.collectors.time.device_idle import (
     diagnose,
 )
 from kgprof.collectors.trust.witnesses import WITNESSES
+from kgprof.limits import MAKES_CODE
 from kgprof.measures.host_time import ACCUMULATES, BACKWARD_SPANS
 from kgprof.model import (
     Finding,
@@ -246,6 +247,31 @@ def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> Non
         "the GPU is idle at least 73 % of the traced steps (at most 80 of 300 µs busy); "
         "89 % of that while the CPU issues launches"
     )
+
+
+def test_what_the_gpu_waits_for_while_torch_compiles_is_no_cause_of_other_steps() -> None:
+    # given: steps that vary and launch nearly all of the time, one of which torch compiles in
+    recording = traced([*steps_of(40, 2.0, 40, 0.9), *COMPILATION], step_us=400.0)
+    (finding,) = found(timed(recording, (300.0, 300.0, 400.0, 900.0, 900.0)))
+
+    assert finding.rule == DEVICE_IDLE.id
+    assert finding.message == (
+        "the GPU is idle at least 73 % of the traced steps (at most 80 of 300 µs busy)"
+    )
+    assert finding.detail.splitlines()[-1] == MAKES_CODE
+
+
+COMPILATION = (
+    {
+        "ph": "X",
+        "pid": 1,
+        "tid": 1,
+        "cat": "user_annotation",
+        "name": "entire_frame_compile (dynamo_timed)",
+        "ts": TRACED_US + 1,
+        "dur": TRACED_US - 2,
+    },
+)
 
 
 def test_an_evaluation_among_the_traced_steps_makes_no_gpu_busy() -> None:

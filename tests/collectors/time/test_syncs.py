@@ -714,6 +714,14 @@ def test_what_is_kept_in_a_list_is_read_at_once_where_it_is_one_of_tensors(
     assert syncs.kept_as_a_tensor(line, "loss.item()").endswith(later)
 
 
+def test_code_of_a_list_ends_where_its_name_begins_another() -> None:
+    line = "rows.append(loss.item())"
+
+    fix = syncs.kept_as_a_tensor(line, "loss.item()", 307, 334)
+
+    assert fix.endswith("# tensors: use torch.stack(rows).tolist() from line 307 to 333")
+
+
 def test_the_line_behind_the_loop_that_needs_the_number_is_named() -> None:
     """round() and a format raise at a tensor."""
     file = "/src/shop/fit.py"

@@ -15,6 +15,7 @@ import pytest
 
 from kgprof.errors import NoBaseError, UsageError, WorkloadError
 from kgprof.model import Exit, InTurn, Options, Outcome, PassName
+from kgprof.model.passes import OF_THE_WORK
 from kgprof.reading import recordings
 from kgprof.record.ground.job import Checkout, Failed, Task
 from kgprof.record.processes import in_turn, recorder
@@ -80,6 +81,7 @@ def recorded(
     *,
     looks: Sequence[int] = (2, 4),
     stops_at: int = 4,
+    passes: tuple[PassName, ...] = (PassName.COMPILE, PassName.TIMING),
 ) -> tuple[bool, list[int]]:
     monkeypatch.setattr(recorder.children, "run", children.run)
     monkeypatch.setattr(recorder.children, "run_in_turn", children.run_in_turn)
@@ -95,7 +97,6 @@ def recorded(
         told = InTurn(id="a pair", side=name, most_rounds=looks[-1], limits={"step": 5.0})
         checkout = Checkout(folder=str(folder / name))
         sides.append(Side(told=told, checkout=checkout, output=folder / f"out-{name}"))
-    passes = (PassName.COMPILE, PassName.TIMING)
     options = Options(workload="invented", passes=passes)
     whole = record_in_turn(options, (sides[0], sides[1]), children, looks=looks, decided=decided)
     return whole, asked_at
@@ -239,6 +240,48 @@ def test_a_side_that_cannot_be_loaded_is_named(
 
 
 # ---------------------------------------------------------------- the two trees
+
+
+class Choosing(Both):
+    """As torch that times kernels in each run, and keeps what it chose in its cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[str, str, list[str]]] = []  # side, strategy, choices of before
+
+    def run(self, given: Start, **others: Any) -> Ended:
+        job, caches = given.job, given.caches
+        if job.task is Task.MEASURE and job.key is not None:
+            assert job.checkout is not None
+            assert caches.seed is not None
+            side = Path(job.checkout.folder).name
+            known = [path.name for path in (caches.seed / "cache").glob("*")]
+            self.given.append((side, job.key.strategy, sorted(known)))
+            chosen = caches.folder / "inductor" / "cache"
+            chosen.mkdir(parents=True)
+            (chosen / f"{side}-{job.key.strategy}").touch()
+        return super().run(given, **others)
+
+
+@pytest.mark.parametrize(
+    ("passes", "are_handed_over"), [(OF_THE_WORK, True), ((PassName.COMPILE,), False)]
+)
+def test_what_torch_chose_in_base_is_heads_where_nothing_is_timed(
+    passes: tuple[PassName, ...],
+    are_handed_over: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children, first, second = Choosing(), FIRST.strategy, SECOND.strategy
+
+    recorded(children, tmp_path, monkeypatch, passes=passes)
+
+    chosen = [f"base-{first}", f"base-{second}"] if are_handed_over else []
+    assert sorted(children.given) == [
+        *(("base", strategy, []) for strategy in (first, second)),
+        ("head", first, chosen[:1]),
+        ("head", second, chosen),
+    ]
 
 
 def git(folder: Path, *args: str) -> str:
