@@ -6,6 +6,7 @@ workload's, and kgprof's evaluator, which is a workload like any other). Where o
 other, the deeper folder decides.
 """
 
+import functools
 import posixpath
 import re
 from collections.abc import Iterable
@@ -33,13 +34,7 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     def holds(self, file: str) -> bool:
         """Whether ``file``, as a code object or a stack names it, is the project's."""
-        if not posixpath.isabs(file):
-            # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
-            return file in self.own or file.startswith(_CELL)
-        if _GENERATED.fullmatch(file):
-            return False
-        library = max(_deepest(file, self.libraries), _installed(file))
-        return not library or _deepest(file, self.own) >= library
+        return _holds(self, file)
 
     def named(self, file: str, repositories: Iterable[str] = ()) -> str:
         """``file`` as every checkout and every environment names it: the project's from the top of
@@ -73,6 +68,18 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
             return (name, below) if below else (name.partition(".")[0], name)
         folder = posixpath.basename(file[:library])
         return (folder, posixpath.join(name, below).rstrip("/")) if library else ("", file)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _holds(project: ProjectFiles, file: str) -> bool:
+    """Every run asks for each of the three thousand modules that torch imports."""
+    if not posixpath.isabs(file):
+        # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
+        return file in project.own or file.startswith(_CELL)
+    if _GENERATED.fullmatch(file):
+        return False
+    library = max(_deepest(file, project.libraries), _installed(file))
+    return not library or _deepest(file, project.own) >= library
 
 
 def _deepest(file: str, folders: Iterable[str]) -> int:

@@ -76,6 +76,7 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
             key,
             Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began),
         )
+        del sys.modules[program.name]  # of the next program's modules it is none
         left_alone()
 
 

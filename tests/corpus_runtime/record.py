@@ -139,6 +139,7 @@ def record(folder: Path, chosen: tuple[Program, ...], device: torch.device) -> N
     for program in chosen:
         _compiled(folder, program, device)
         _watched(folder, program, device)
+        del sys.modules[program.name]  # of the next program's modules it is none
         left_alone()
 
 
