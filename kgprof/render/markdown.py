@@ -99,7 +99,7 @@ def _first_rows(profile: m.Profile) -> Iterator[Texts]:
             mark = compare_words.SYMBOLS[metric.verdict]
             within = clause(" (", compare_words.ends(metric), ")")
             change = f"{mark} {compare_words.change(metric)}{within}, {metric.verdict}"
-            yield name, *(escaped(side, 30) for side in sides), escaped(change, _NAMED)
+            yield name, *(escaped(side, _NAMED) for side in sides), escaped(change, _NAMED)
     elif profile.gate and profile.gate.budgets:
         yield "budget", "limit", "observed", "status"
         for row in gate_table.in_lines(profile.gate, rows=_ROWS).rows:
