@@ -220,8 +220,9 @@ def phase_table(runs: m.Runs) -> Table:
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]
     return plain(
-        "Training step by phase (forward: and all other operators): ms per traced step on the CPU, "
-        "and on the GPU",
+        "Training step by phase (data: a DataLoader, and copies to the GPU; forward: and all other "
+        "operators; other: Python between them, also if it makes batches): ms per traced step on "
+        "the CPU, and on the GPU",
         headings,
         rows,
     )
