@@ -97,6 +97,7 @@ def one(case: Case, seed: int) -> Row:
     remaining = found.get("remaining", [])
     return {
         "what": case.what,
+        "kgprof": git(Path(), "rev-parse", "HEAD"),
         "commits": dict(kinds),
         "planted": planted,
         "found": remaining[0] if len(remaining) == 1 and not found["why_open"] else None,
@@ -228,7 +229,6 @@ def keep(path: Path, seed: int, rows: dict[str, Row]) -> None:
     ordered = {name: rows[name] for name in PLANTED if name in rows}
     found = {
         "command": f"python benchmarks/bisect_planted.py --seed {seed}",
-        "commit": git(Path(), "rev-parse", "HEAD"),
         "torch": torch.__version__,
         "commits": COMMITS,
         "most_recordings": MOST,
