@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from kgprof.signals import ENDING
 from tests import scratch, unprofiled_guards
 
 TESTS = Path(__file__).resolve().parent
@@ -100,6 +101,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _signals_are_taken_as_before() -> Iterator[None]:
+    """A file that leaves a signal ignored has all commands of the files after it ignore it."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    assert {number: signal.getsignal(number) for number in ENDING} == before
 
 
 @pytest.fixture(autouse=True, scope="module")
