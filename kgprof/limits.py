@@ -37,6 +37,7 @@ UNLIKE_OTHERS = 3.0
 STANDS_OUT = 0.5
 MAKES_CODE = "torch compiles or records in a traced step, and the GPU waits for that, too"
 
+EDGES = "before the first and after the last GPU work"
 LOADER = "DataLoader"
 LAUNCH_NOTHING = "operators that launch nothing"
 PYTHON_BETWEEN = "Python between operators"
@@ -51,8 +52,14 @@ _WAITS = (
     "cudaDeviceSynchronize",
     "cudaEventSynchronize",
     "cudaStreamSynchronize",
+    "hipDeviceSynchronize",
+    "hipEventSynchronize",
+    "hipStreamSynchronize",
 )
-_ALLOCATES = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister")
+_ALLOCATES = (
+    *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister"),
+    *("hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree", "hipHostRegister"),
+)
 _OF_BOUND = {
     m.Bound.COMPUTE: m.LimitKind.COMPUTE,
     m.Bound.MEMORY: m.LimitKind.MEMORY,
@@ -85,15 +92,16 @@ def limits(
 
     ``unlike``: why the traced steps do not stand for TIMING's. The shares are then of the traced
     step, and nothing is decided. ``loader_us``: what a step waits for its DataLoader, as a finding
-    says it. Skipped where no steps were traced, or where they were traced on a CPU.
+    says it. Where no steps are marked or timed, the traced window is one. Skipped where steps were
+    timed and none is marked, or where they were traced on a CPU.
     """
     kernels = m.known(run.kernels)
     if kernels.device != "cuda":
         return m.Skipped("a CPU run has no second device that could wait")
-    if not kernels.steps:
+    if not kernels.steps and isinstance(run.step, m.Spread):
         return m.Skipped("the trace marks no steps")
-    busy_us = kernels.busy_us / kernels.steps
-    step_us = kernels.window_us / kernels.steps
+    busy_us = kernels.busy_us / _steps(kernels)
+    step_us = kernels.window_us / _steps(kernels)
     untimed = bool(unlike) or not isinstance(run.step, m.Spread)
     parts: Sequence[Part] = ()
     if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
@@ -148,7 +156,14 @@ def step_words(run: m.RunReport, *, says_step: bool = False) -> str:
         return ""
     mostly = clause(" (mostly ", most_of(leading), ")")
     whole = _whole(run, found, says_step)
-    return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {whole}"
+    said = f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {whole}"
+    idle = m.known(run.kernels).idle
+    if leading.limit is m.LimitKind.LOADING and isinstance(idle, m.DeviceIdle):
+        calls = plural(idle.loading_calls, "launch call")
+        said += (
+            f", {calls} of 1 ms or more; if it holds the program's first steps, trace later ones"
+        )
+    return said
 
 
 def is_gpu_bound(run: m.RunReport) -> bool:
@@ -196,7 +211,7 @@ def busy_words(run: m.RunReport) -> str:
     found = m.known(run.limits)
     of = f"{100 * found.busy_us / found.step_us:.0f} % of the"
     if not isinstance(run.step, m.Spread):
-        return f"the GPU works {of} traced step"
+        return f"the GPU works {of} traced {_stretch(run)}"
     if found.step_us > run.step.median:
         return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
     return f"the GPU works {of} step"
@@ -249,12 +264,23 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
     says which."""
     ms = f"{figure(found.step_us / 1e3)} ms"
     if not isinstance(run.step, m.Spread):
-        return f"the traced step ({ms} under torch.profiler)"
+        return f"the traced {_stretch(run)} ({ms} under torch.profiler)"
     if found.step_us > run.step.median:
         return f"{ms} of GPU work per step"
     if says_step:
         return "the step"
     return f"the {ms} step"
+
+
+def _stretch(run: m.RunReport) -> str:
+    """Name what the shares of a run without TIMING are of."""
+    if m.known(run.kernels).steps:
+        return "step"
+    return "window"
+
+
+def _steps(kernels: m.KernelBreakdown) -> int:
+    return max(1, kernels.steps)
 
 
 def _part(limit: m.LimitKind, us: float, name: str = "") -> m.LimitShare:
@@ -271,7 +297,7 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
     """
     exposed_us = 0.0
     if isinstance(kernels.communication, m.Communication):
-        exposed_us = min(busy_us, kernels.communication.exposed_us / kernels.steps)
+        exposed_us = min(busy_us, kernels.communication.exposed_us / _steps(kernels))
         yield _part(m.LimitKind.COMMUNICATION, exposed_us)
     left_us = busy_us - exposed_us
     if not kernels.total_us:
@@ -368,9 +394,11 @@ def causes(
 
 def _waited_for(idle: m.DeviceIdle, with_reads: bool) -> Iterator[Part]:
     """Give each stretch of the trace its cause."""
-    yield m.LimitKind.LAUNCHES, "", idle.launch_us - idle.copy_launch_us
+    yield m.LimitKind.LAUNCHES, "", idle.launch_us - idle.copy_launch_us - idle.loading_us
+    yield m.LimitKind.LOADING, "", idle.loading_us
     yield m.LimitKind.COPIES, "", idle.copy_launch_us
-    yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
+    yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us
+    yield m.LimitKind.UNKNOWN, EDGES, idle.edges_us
     spans = [span for span in idle.host_spans if with_reads or span.name != m.READS_ON_CPU]
     slow = standing_out(idle)
     called = " and ".join(slow)
@@ -424,23 +452,26 @@ def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
 def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     """Say why the largest kind is not the limit; empty where it is."""
     busy_share = found.busy_us / found.step_us
+    of = "of the step"
+    if not m.known(run.kernels).steps:
+        of = "of the window"
     if unlike := starts_ahead(run, found) or _is_unlike_others(run, found):
         return unlike
     largest, *others = found.by_kind
     if largest.limit is m.LimitKind.CLOCK:
-        return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
+        return f"the program's own clock waits for {100 * largest.share:.0f} % {of}"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     is_work = largest.limit in _WORK
     if not is_work and makes_code(m.known(run.kernels)):
         return MAKES_CODE
     if largest.limit is m.LimitKind.UNKNOWN:
         named = clause(" (mostly ", largest.name, ")")
-        return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
+        return f"{100 * largest.share:.0f} % {of} is unexplained{named}"
     if largest.share < LEADS:
-        return f"no limit takes {100 * LEADS:.0f} % of the step"
+        return f"no limit takes {100 * LEADS:.0f} % {of}"
     if others and largest.share < CLEARLY * others[0].share:
         both = f"{largest.limit} ({100 * largest.share:.0f} %) and {others[0].limit}"
-        return f"{both} ({100 * others[0].share:.0f} %) take similar shares of the step"
+        return f"{both} ({100 * others[0].share:.0f} %) take similar shares {of}"
     # The larger half decides: a GPU that is mostly idle is not said to be limited by its kernels.
     is_busy = busy_share > MOSTLY
     if largest.limit is m.LimitKind.COPIES or is_work == is_busy:
@@ -454,6 +485,9 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
 @m.otherwise(True)
 def makes_code(kernels: m.KernelBreakdown) -> bool:
     """Whether one of the traced steps is none in which torch only runs what it has made before."""
+    if not kernels.steps:
+        spans = m.known(kernels.idle).host_spans
+        return any(span.name.endswith(m.TIMED_BY_TORCH) for span in spans)
     return m.known(kernels.host_time).steps < kernels.steps
 
 

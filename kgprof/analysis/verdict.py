@@ -25,6 +25,11 @@ from kgprof.wording import and_more, clause, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
+# Of CUPTI's records, where its calls were recorded.
+LOST = (
+    "the profiler may have no right to record the GPU, another one may be recording it, or the "
+    "window ended before the kernels did (call torch.cuda.synchronize() before it ends)"
+)
 GO_ON = (
     m.RunPhase.ANOTHER_KIND_AND_AFTER,
     m.RunPhase.OTHERS_AND_AFTER,
@@ -92,7 +97,7 @@ def _untimed(runs: m.Runs) -> Remark:
     if runs and all(run.exit.failure is not None for run in runs):
         return Remark("")  # how they ended is a headline
     if traced := _traced(runs):
-        return Remark(traced)
+        return traced
     compiled = [run.compile for run in runs if isinstance(run.compile, m.CompileSummary)]
     if compiled and all(run.script is not None and not run.script.counted for run in runs):
         compilations = plural(sum(len(each.compilations) for each in compiled), "compilation")
@@ -157,21 +162,30 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     return Remark(f"{text}, {took}", INCONCLUSIVE)
 
 
-def _traced(runs: m.Runs) -> str:
-    """How busy each device was, of runs that were only traced; empty where none was."""
+def _traced(runs: m.Runs) -> Remark | None:
+    """How busy each device was, of runs that were only traced; None where none was."""
     found = [(run.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    parts = []
-    for slug, kernels in found[:TRACED_TO_NAME]:
-        what = "operators running"
-        if kernels.device == "cuda":
-            what = "GPU busy"
-        # An empty window has no busy time either.
-        percent = 100 * kernels.busy_us / (kernels.window_us or 1.0)
-        window = "the traced window, in which no steps are marked"
-        if kernels.steps:
-            window = plural(kernels.steps, "traced step")
-        parts.append(f"{slug}: {what} {percent:.1f} % of {window}")
-    return "; ".join(parts) + and_more(found, TRACED_TO_NAME)
+    if not found:
+        return None
+    remarks = [_busy(slug, kernels) for slug, kernels in found]
+    named = "; ".join(remark.text for remark in remarks[:TRACED_TO_NAME])
+    status = max((remark.status for remark in remarks), key=WORST_LAST.index)
+    return Remark(named + and_more(found, TRACED_TO_NAME), status)
+
+
+def _busy(slug: str, kernels: m.KernelBreakdown) -> Remark:
+    # an empty window has no busy time either
+    share = kernels.busy_us / (kernels.window_us or 1.0)
+    window = "the traced window, in which no steps are marked"
+    if kernels.steps:
+        window = plural(kernels.steps, "traced step")
+    if kernels.device == "cuda":
+        status = OK if share >= limits.MOSTLY else ATTENTION
+        return Remark(f"{slug}: GPU busy {100 * share:.1f} % of {window}", status)
+    if isinstance(kernels.launches, int):
+        launched = plural(kernels.launches, "launch", "launches")
+        return Remark(f"{slug}: {launched} and no GPU kernel in the trace; {LOST}", INCONCLUSIVE)
+    return Remark(f"{slug}: operators running {100 * share:.1f} % of {window}")
 
 
 def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
@@ -396,12 +410,21 @@ def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
     if not said and is_gpu_bound:
         return limits.busy_words(run)
     if not said:
-        return limits.kernel_words(run)
+        return limits.kernel_words(run) or _idle(run, rank)
     if is_gpu_bound and not acts:
         return f"{said}; no finding is known to save 1 % of the step"
     if not is_gpu_bound and not limits.is_of_the_whole(run) and rank.status is INCONCLUSIVE:
         return ""
     return said
+
+
+@m.otherwise("")
+def _idle(run: m.RunReport, rank: Remark) -> str:
+    """Say why nothing is named, where it was seen that the GPU does nothing for most of a trace."""
+    undecided = m.known(run.limits).undecided
+    if isinstance(run.step, m.Spread) or run.script is not None or rank.status is OK:
+        return ""
+    return f"what it waits for is not decided: {undecided}"
 
 
 def _first(action: m.Action, named: Sequence[m.Location | None]) -> str:

@@ -11,7 +11,6 @@ from kgprof.document.quantity import duration, percent
 from kgprof.document.table import Blocks, plain
 
 SECTION = "Limits"  # of the step and of the run: each sentence says of which
-TITLE = "Limits of the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
 _HEADINGS = ("what", "line", "share")
 WHOLE_TITLE = "Limits of the run"
@@ -53,10 +52,12 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
         share = sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.step_words(run) or f"not decided: {found.undecided}"
-    per = "per traced step"
+    title, per = "Limits of the step", "per traced step"
+    if not m.known(run.kernels).steps:
+        title, per = "Limits of the traced window", "in the window"
     if isinstance(run.step, m.Spread) and found.step_us in (run.step.median, found.busy_us):
         per = "per step"
-    table = plain(TITLE, (*_HEADINGS, per), rows, style="", words=2)
+    table = plain(title, (*_HEADINGS, per), rows, style="", words=2)
     return f"{run.slug}: {leads}", table
 
 

@@ -26,6 +26,9 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", *launches.LAUNCH_CATEGORIES, "py
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 _OPERATOR = "aten::"
+# A launch takes microseconds; that of a kernel whose code is not loaded yet, or the first of a
+# process, takes milliseconds.
+LOADING_NS = 1_000_000
 LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator computes on the CPU
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 # Annotations that torch 2.11 to 2.13 make.
@@ -85,6 +88,7 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
     spent_ns = [length_ns_of(stretches) for stretches in causes]
     host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
+    loading = _loading(columns, idle)
     return m.DeviceIdle(
         sum(spent_ns) / 1000,
         host_us,
@@ -94,7 +98,15 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
         idle.gaps,
         _host_spans(columns, idle),
         copy_launch_us=length_ns_of(idle.launch[idle.between_copies]) / 1000,
+        loading_us=length_ns_of(idle.launch[loading]) / 1000,
+        loading_calls=len(np.unique(idle.asked_by[loading])),
     )
+
+
+def _loading(columns: Columns, idle: Idle) -> Mask:
+    """Of each stretch of ``launch``: its call took so long that it did more than launch."""
+    launching = columns.named(*launches.LAUNCH_PREFIXES)[idle.asked_by]
+    return launching & (columns.duration_ns[idle.asked_by] >= LOADING_NS)
 
 
 def length_ns_of(stretches: Intervals) -> int:

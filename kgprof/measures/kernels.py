@@ -31,15 +31,6 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
 from kgprof.reading.timeline import Intervals, Numbers, Window
 
-# Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of
-# kernels.
-LAUNCH_PREFIXES = (
-    "cudaLaunchKernel",
-    "cuLaunchKernel",
-    "cudaLaunchCooperativeKernel",
-    *launches.GRAPH_LAUNCH_PREFIXES,
-)
-
 NO_STEPS = "the trace marks no steps, so the window runs from its first counted event to its last"
 NO_LINES = "no source lines were recorded for kernels"
 NOT_COMPILED = m.Skipped("no data on compiled kernels was recorded")
@@ -158,9 +149,9 @@ def _of_device(
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
-        **_stretch(steps, window, intervals),
+        **_stretch(_of_one_process(columns), window, intervals),
         **_fields(columns, work.events, own_ns, kinds.of_device_event, known),
-        launches=_launches(columns, counted, LAUNCH_PREFIXES),
+        launches=_launches(columns, counted, launches.LAUNCH_PREFIXES),
         graph_launches=_launches(columns, counted, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=collectives.by_span(columns, work, timeline.step_marks(columns)),
@@ -236,12 +227,17 @@ def _of_host(
             f"of the framework rows '{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} "
             "ms in all)"
         )
+    launched: int | m.Skipped = m.Skipped("a CPU run launches no GPU kernels")
+    calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
+    calls &= columns.named(*launches.LAUNCH_PREFIXES)
+    if calls.any():  # whose kernels the profiler did not record
+        launched = int(calls.sum())
     return m.KernelBreakdown(
         device="cpu",
         measured_in=measured_in,
-        **_stretch(steps, window, clipped),
+        **_stretch(len(steps), window, clipped),
         **fields,
-        launches=m.Skipped("a CPU run launches no GPU kernels"),
+        launches=launched,
         graph_launches=m.Skipped("a CPU run launches no CUDA graphs"),
         timeline=step_timeline(columns, launches.launched(columns), kinds),
         host_time=host_time(columns, launches.launched(columns)),
@@ -250,10 +246,16 @@ def _of_host(
     )
 
 
-def _stretch(steps: Intervals, window: Window, intervals: Intervals) -> dict[str, Any]:
+def _of_one_process(columns: Columns) -> int:
+    """The number of marked steps; where several processes share a trace, of the first one's."""
+    threads = columns.thread[timeline.step_events(columns)]
+    return int((threads == threads[:1]).sum())
+
+
+def _stretch(steps: int, window: Window, intervals: Intervals) -> dict[str, Any]:
     busy_ns = timeline.union_ns(intervals)
     return {
-        "steps": len(steps),
+        "steps": steps,
         "window_us": window.duration_ns / 1000,
         "busy_us": busy_ns / 1000,
         "idle_us": (window.duration_ns - busy_ns) / 1000,

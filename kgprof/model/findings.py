@@ -99,6 +99,7 @@ class LimitKind(StrEnum):
     SMALL_KERNELS = "small kernels"  # too small to fill the GPU
     UNFUSED = "unfused kernels"  # of eager code, each of which reads and writes whole tensors
     LAUNCHES = "launches"
+    LOADING = "loading of kernels"  # which their first launch does
     SYNC = "sync"
     CLOCK = "its own clock"  # waits so that the program can time itself
     INPUT = "input"

@@ -285,6 +285,7 @@ class Fusion(Tagged, kw_only=False):
 
 # In a trace of torch 2.11 to 2.13: the span of a batch, a copy out of memory that is not pinned.
 LOADER_PREFIX = "enumerate(DataLoader)"
+TIMED_BY_TORCH = " (dynamo_timed)"  # how torch._dynamo.utils.dynamo_timed ends its spans
 PAGEABLE = "Memcpy HtoD (Pageable"
 BETWEEN_COPIES = "(between copies from pageable memory)"  # from one such copy to the next
 # They wait for no GPU, and listeners make each of them many times dearer: no share is made of them.
@@ -314,6 +315,8 @@ class DeviceIdle(Tagged, kw_only=False):
     host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
     # Of ``launch_us``, between two copies from pageable memory.
     copy_launch_us: float = 0.0
+    loading_us: float = 0.0  # of ``launch_us``, in calls that took so long that they loaded code
+    loading_calls: int = 0
 
 
 class SpanTotal(Model, kw_only=False):

@@ -110,6 +110,14 @@ class TraceBytes:
             )
 
 
+# As Kineto wrote them until 2021, and as it does now.
+OLD_CATEGORIES = {
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+}
 NONE = -1  # in the columns ``stream``, ``correlation`` and ``sequence``
 _LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
 # so that an end in nanoseconds, a start and a duration, is a number of 64 bits
@@ -606,7 +614,7 @@ class _Gathered:
                 name: np.concatenate([part[name] for part in self._parts])
                 for name in self._parts[0]
             },
-            categories=tuple(self._categories),
+            categories=tuple(OLD_CATEGORIES.get(name, name) for name in self._categories),
             names=tuple(self._names),
             threads=tuple(self._threads),
             shapes=tuple(self._shapes),

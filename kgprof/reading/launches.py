@@ -24,11 +24,26 @@ AFTER_STEPS = f"{OWN_SPANS}after the last complete step"
 WAITS = (
     *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
+    *(f"hip{what}Synchronize" for what in ("Stream", "Device", "Event")),
 )
-TIMED_BY_TORCH = " (dynamo_timed)"  # how torch._dynamo.utils.dynamo_timed ends its spans
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
-GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
-LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
+GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+# Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of
+# kernels.
+LAUNCH_PREFIXES = (
+    "cudaLaunchKernel",
+    "cuLaunchKernel",
+    "cudaLaunchCooperativeKernel",
+    "hipLaunchKernel",
+    "hipExtLaunchKernel",
+    "hipModuleLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipLaunchCooperativeKernel",
+    "urEnqueueKernelLaunch",
+    *GRAPH_LAUNCH_PREFIXES,
+)
+# Calls of ROCm's runtime have CUDA's category.
+LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "xpu_runtime")
 
 Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -163,7 +178,7 @@ def waits(
 def torch_works_in(columns: Columns, steps: timeline.Intervals) -> Mask:
     """Which of ``steps`` hold a compilation, an autotuning or a recording of a CUDA graph: torch
     marks these itself, with the names of its own timers. Shape [steps]."""
-    timers = np.array([name.endswith(TIMED_BY_TORCH) for name in columns.names], np.bool_)
+    timers = np.array([name.endswith(m.TIMED_BY_TORCH) for name in columns.names], np.bool_)
     own = timers[columns.name] & columns.of_category("cpu_op", "user_annotation")
     own |= columns.named("cudaStreamBeginCapture") & columns.of_category(*LAUNCH_CATEGORIES)
     starts = np.sort(columns.start_ns[own])
