@@ -39,7 +39,7 @@ from kgprof.wording import figure, plural, short
 UNTIMED = m.Skipped("no times were requested")
 RESULTS_DIFFER = "results differ"
 NO_GRAPH = "torch made no graph of what it tried to compile"
-OTHER_STEPS = m.Skipped("with compiling switched off it has other steps")
+OTHER_STEPS = m.Skipped("with compiling switched off its steps are counted in another way")
 COMPILED_WHILE_TIMED = "torch compiled in the steps that were timed"
 LEVEL = m.Skipped("level with eager")
 NOT_RECOVERED = m.Skipped("slower than eager")
@@ -345,7 +345,9 @@ def _text(
     compared = COMPARED[verdict]
     if verdict in UNKNOWN and not isinstance(cold, m.BreakEven):
         compared += cold.reason
-    else:
+    if verdict is m.Payoff.UNDECIDED:
+        compared += "; "
+    if verdict is not m.Payoff.NOT_OBSERVED:
         compared += _figures(times, run)
     if not isinstance(cold_s, float):
         return compared

@@ -172,6 +172,9 @@ class CompiledCalls(Tagged):
     of the callables."""
 
     callables: tuple[CompiledCallable, ...] = ()
+    # Methods of compiled modules that torch left as they are, by the line that asks for one. Line:
+    # ``{"plain": {...}}``
+    plain: tuple[CompiledCallable, ...] = ()
     left_out: int = 0  # calls of callables beyond the limit
     # calls of torch.compile from a line of the program, by call of the workload
     asked: dict[int, int] = {}

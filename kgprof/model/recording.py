@@ -159,6 +159,7 @@ class Launched(Model):
     function: str = ""
 
 
+ITERATION = "an iteration of the loop that calls compiled functions"
 # Steps of which an iteration of the program's own loop may make several, or none.
 CALLS_AS_STEPS = (
     "a call of a compiled function",

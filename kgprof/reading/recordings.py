@@ -44,6 +44,7 @@ _LINES: dict[str, type[Any]] = {
     "backend": m.BackendFailure,
     "compiled_calls": m.CompiledCalls,
     "callable": m.CompiledCallable,
+    "plain": m.CompiledCallable,
 }
 
 
@@ -290,12 +291,12 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
             read[key].append(
                 msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False)
             )
-    records, frames, graphs, logs, texts, guards, backends, calls, callables = (
+    records, frames, graphs, logs, texts, guards, backends, calls, callables, methods = (
         tuple(read[key]) for key in _LINES
     )
     counted: m.CompiledCalls | m.Skipped = m.Skipped(m.CALLS_NOT_COUNTED)
     if calls:
-        counted = msgspec.structs.replace(calls[0], callables=callables)
+        counted = msgspec.structs.replace(calls[0], callables=callables, plain=methods)
     return m.CompileRecords(
         records=records,
         frames=frames,

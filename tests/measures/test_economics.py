@@ -166,6 +166,7 @@ def test_faster_and_slower_are_said_beyond_the_noise_only(
     assert found.text.startswith("cannot tell whether it is faster than eager: ") == (
         verdict == "not decided"
     )
+    assert "1.00 ms in mode eager (TIMING, medians, in one process each)" in found.text
 
 
 def test_steps_that_vary_too_much_weigh_nothing() -> None:
@@ -375,7 +376,9 @@ def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> No
     other = script(eagerly((900.0, 901.0), step="a call of the outermost nn.Module"))
     assert isinstance(other, Economics)
     assert other.verdict == "not observed"
-    assert other.cold == Skipped(reason="with compiling switched off it has other steps")
+    assert other.cold == Skipped(
+        reason="with compiling switched off its steps are counted in another way"
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,11 @@ GRAPH_BREAK = m.Rule(
         "number; if mask.any(): ..."
     ),
     remedy=(
-        "Move the line before what is compiled and pass its result in, or behind it with all that "
-        "needs its result, gradients too, or express it in operators: torch.where or torch.cond "
-        "for a branch on data, a tensor instead of a number read with .item(), a return value "
-        "instead of a print. With fullgraph=True torch raises an error at the first such line "
-        "instead of splitting."
+        "Move the line before what is compiled and pass its result in (a number that is another "
+        "one from call to call as a tensor), or behind it with all that needs its result, "
+        "gradients too, or express it in operators: torch.where or torch.cond for a branch on "
+        "data, a tensor instead of a number read with .item(), a return value instead of a print. "
+        "With fullgraph=True torch raises an error at the first such line instead of splitting."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),

@@ -31,6 +31,7 @@ from kgprof.collectors.fingerprint import line_of
 from kgprof.reading.code_to_write import fitted
 from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.project import STANDARD_LIBRARY
 from kgprof.reading.source_text import SourceText, user_function
 from kgprof.wording import clause
 
@@ -547,6 +548,8 @@ def _without_switch(
         return replace(finding, fix=moved)
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
+    if library.package == STANDARD_LIBRARY:
+        return finding  # the rule's remedy: the project's own line can stand elsewhere
     no_fix = f"{_BREAK}{clause('; torch hints at ', _hinted(way.cause))}"
     if wanted:
         no_fix = _INTENDED

@@ -109,7 +109,8 @@ UNBOUNDED = m.Rule(
         "Keep what changes in every call out of the guards: a counter in the caller; a 0-d tensor "
         "in place of a number that is only added or multiplied; the slice itself in place of "
         "a number that slices or counts the turns of a loop; functions and strings made once, "
-        "outside; a size marked dynamic, if no line needs it as a number."
+        "outside; a size marked dynamic, if no line needs it as a number. An optimizer whose "
+        "gradients are None in some calls is better left out of torch.compile, with fused=True."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),

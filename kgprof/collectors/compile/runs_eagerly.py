@@ -27,10 +27,11 @@ RUNS_EAGERLY = m.Rule(
     why=(
         "torch.compile falls back to eager code without an error: under "
         "torch.compiler.set_stance, after a graph break in a module of torch's own "
-        "(nn.Sequential, DistributedDataParallel, a quantised layer), because torch skipped "
-        "the function, or after a call that had no operator to compile. The program is then as "
-        "slow as without torch.compile, and a count of graph breaks looks small. Calls after "
-        "warm-up are counted. Calls that run eagerly since "
+        "(nn.Sequential, DistributedDataParallel, a quantised layer), because torch skipped the "
+        "function, or after a call that had no operator to compile. A compiled module has only "
+        "its forward compiled: flow.log_prob(x) runs eagerly. The program is then as slow as "
+        "without torch.compile, and a count of graph breaks looks small. Calls after warm-up are "
+        "counted. Calls that run eagerly since "
         f"torch's recompile limit belong to {recompiles.LIMIT_REACHED.id}, and those of a function "
         f"of yours that torch skipped to {skipped_frames.SKIPPED_FRAME.id}."
     ),
@@ -40,7 +41,8 @@ RUNS_EAGERLY = m.Rule(
         "eagerly. If a graph break leaves no graph at all, fix that line, or compile the parts of "
         "the model that have no break (block.compile() for each block). If one call had nothing to "
         "compile, do not call the function then: decide in front of it. Leave no TorchDispatchMode "
-        "active around a compiled call: torch then skips what it calls, up to 2.13 permanently."
+        "active around a compiled call: torch then skips what it calls, up to 2.13 permanently. "
+        "Give torch.compile each method of a module that the program calls beside forward."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILED_CALLS, m.Witness.STEADY_CALLS),),
@@ -91,6 +93,7 @@ class EagerCallables(Event):
     why: str
     because_of: m.Location | None
     fix: str
+    is_plain: bool = False  # a method that was not compiled: no call of it counts in a budget
 
 
 def counted_calls(run: m.RunKey, records: m.CompileRecords) -> m.CompiledCalls | m.Skipped:
@@ -103,6 +106,29 @@ def counted_calls(run: m.RunKey, records: m.CompileRecords) -> m.CompiledCalls |
 
 def collect(evidence: Evidence) -> tuple[EagerCallables, ...]:
     return tuple(event for trace in evidence.compilers for event in _of_run(evidence, trace))
+
+
+def _methods(trace: RunTrace) -> Iterator[EagerCallables]:
+    """Methods of compiled modules beside forward, by the line that calls one."""
+    for called in m.known(trace.all.compiled_calls).plain:
+        count = compiled_callables.calls(called, trace.steady_from)
+        place = _at(trace, called.called_at)
+        if place is None or not count or f".{called.function}(" not in place.text:
+            continue  # it is handed on, to torch.compile, say
+        name = f"{called.path or 'module'}.{called.function}"
+        yield EagerCallables(
+            run=trace.run,
+            location=place,
+            names=f"{name} ({called.module})",
+            eager=count,
+            calls=count,
+            never=True,
+            why="torch.compile(module) compiles the module's forward alone",
+            because_of=_at(trace, called.compiled_at),
+            fix=f"{name} = torch.compile({name})  # once, before the first call",
+            identity="\0".join((*trace.source.identity(place)[:2], called.module, name)),
+            is_plain=True,
+        )
 
 
 def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
@@ -125,6 +151,7 @@ def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
         explained, lambda pair: (pair[0].definition, pair[0].compiled_at, pair[1].identity)
     ):
         yield _event(trace, [called for called, _ in alike], alike[0][1])
+    yield from _methods(trace)
 
 
 def _given_up_with(
@@ -173,13 +200,13 @@ def _code(trace: RunTrace, called: m.CompiledCallable) -> tuple[str, int]:
 def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) -> EagerCallables:
     first = alike[0]
     since = trace.steady_from
-    location = _location(trace, first)
+    place = _location(trace, first)
     count = compiled_callables.eager_calls
     if cause.kind == STANCE:
         count = _under_a_stance
     return EagerCallables(
         run=trace.run,
-        location=location,
+        location=place,
         names=compiled_callables.named(alike),
         eager=sum(count(each, since) for each in alike),
         calls=sum(compiled_callables.calls(each, since) for each in alike),
@@ -187,7 +214,7 @@ def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) 
         why=cause.words,
         because_of=cause.place,
         fix=cause.fix,
-        identity="\0".join((*trace.source.identity(location)[:2], first.module, cause.identity)),
+        identity="\0".join((*trace.source.identity(place)[:2], first.module, cause.identity)),
     )
 
 
@@ -201,10 +228,13 @@ def _location(trace: RunTrace, called: m.CompiledCallable) -> m.Location | None:
     place = called.definition
     if trace.source.project.holds(place.file):
         return trace.source.definition(place.file, place.line, place.function)
-    asked = called.compiled_at or called.called_at
-    if asked is None:
+    return _at(trace, called.compiled_at or called.called_at)
+
+
+def _at(trace: RunTrace, line: m.SourceLine | None) -> m.Location | None:
+    if line is None:
         return None
-    return trace.source.at(asked.file, asked.line, asked.function)
+    return trace.source.at(line.file, line.line, line.function)
 
 
 # ---------------------------------------------------------------- causes
@@ -250,9 +280,7 @@ def _may_have_more_to_do(trace: RunTrace, called: m.CompiledCallable) -> bool:
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
-    place = None
-    if (line := called.stance_set_at) is not None:
-        place = trace.source.at(line.file, line.line, line.function)
+    place = _at(trace, called.stance_set_at)
     words = f'torch.compiler.set_stance("{stance}") was in force'
     fix = (
         f'torch.compiler.set_stance("default")  # in place of "{stance}", after '
@@ -360,7 +388,7 @@ def calls_of_compiled(evidence: Evidence, trace: RunTrace) -> m.CallsOfCompiled 
     events = evidence.once(collect)
     mine = (pair for pair in zip(events, diagnose(events), strict=True) if pair[0].run == trace.run)
     by_finding: dict[str, int | m.Skipped] = {
-        finding.fingerprint: event.eager for event, finding in mine
+        finding.fingerprint: event.eager for event, finding in mine if not event.is_plain
     }
     by_finding |= recompiles.eager_by_finding(evidence, trace.run)
     by_finding |= _eager_by_skipped_frame(evidence, trace)

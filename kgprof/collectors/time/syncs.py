@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import fmean, median
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.collectors.compile import graph_breaks
 from kgprof.collectors.event import Event, finding
@@ -306,8 +308,12 @@ def _of_run(
 ) -> Iterator[Sync]:
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
-    steady = range(memory.steady_from, len(memory.step_us))
     script = run.record.script
+    calls = len(memory.step_us)
+    if script is not None and script.step == m.ITERATION and calls > memory.steady_from + 1:
+        # it begins at a call inside of the loop: the last holds no more of its turn than that
+        memory = replace(memory, step_us=memory.step_us[:-1])
+    steady = range(memory.steady_from, len(memory.step_us))
     is_window = script is not None and script.is_one_window
     goes_on = script is not None and script.goes_on
     is_pinned = _copies_pinned_memory(run)
@@ -319,9 +325,9 @@ def _of_run(
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady), strict=True)]
         window = is_window
-        if goes_on and _is_behind_the_steps(seen, len(memory.step_us)):
+        if goes_on and _is_behind_the_steps(seen, calls):
             window = True
-            every = range(m.BEFORE_THE_FIRST, len(memory.step_us))
+            every = range(m.BEFORE_THE_FIRST, calls)
             reads = [int(max(map(sum, _by_source(seen, every))))]
         first = seen[0]
         if _is_the_result(first, reads, script, whole=window):

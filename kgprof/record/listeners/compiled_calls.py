@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodType
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.ground.kept_records import Lines
 from kgprof.record.ground.module_paths import ModulePaths
 from kgprof.record.ground.python_stack import innermost_of, line_of, upwards
-from kgprof.record.ground.source import Source, aside, replace
+from kgprof.record.ground.source import Source, aside, not_compiled, replace
 from kgprof.record.listeners.call_index import CallIndex
 
 CALLABLES = 1000  # beyond it calls are counted and their callable is not kept
@@ -98,6 +98,8 @@ class CompiledCalls(Source):
             weakref.WeakKeyDictionary()
         )
         self._stance_set_at: dict[str, m.SourceLine] = {}
+        # Methods of compiled modules that are not compiled, with the line that asks for one.
+        self._plain: dict[tuple[Any, int, m.SourceLine], m.CompiledCallable] = {}
         self.asked = Counter[int]()  # a line of the program called torch.compile, by call
 
     # ---- what is written down
@@ -116,6 +118,8 @@ class CompiledCalls(Source):
                 compilations=tuple(each.compilations),
             )
             yield {"callable": msgspec.to_builtins(counted, str_keys=True)}
+        for plain in self._plain.values():
+            yield {"plain": msgspec.to_builtins(plain, str_keys=True)}
 
     # ---- what is listened to
 
@@ -131,6 +135,7 @@ class CompiledCalls(Source):
         switches = eval_frame._maybe_set_eval_frame
         made = eval_frame.OptimizeContext.__init__
         sets_stance = vars(decorators)["_set_stance"]
+        gives = eval_frame.OptimizedModule.__getattr__
         self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
 
         def callback_from_stance(callback: Any) -> Any:
@@ -154,12 +159,20 @@ class CompiledCalls(Source):
             self._note_stance(stance)
             return sets_stance(stance)
 
+        def getattribute(module: Any, name: str) -> Any:
+            found = gives(module, name)
+            if type(found) is MethodType and isinstance(found.__self__, torch.nn.Module):
+                self._note_method(found, module)
+            return found
+
+        not_compiled(getattribute)
         # as the function that it replaces
         set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
         replace(eval_frame, "_callback_from_stance", callback_from_stance, undo)
         replace(eval_frame, "_maybe_set_eval_frame", maybe_set_eval_frame, undo)
         replace(eval_frame.OptimizeContext, "__init__", init, undo)
         replace(decorators, "_set_stance", set_stance, undo)
+        replace(eval_frame.OptimizedModule, "__getattr__", getattribute, undo)
 
     def compiling(self, compile_id: str) -> None:
         """torch begins a compilation: it belongs to the callable that is open."""
@@ -187,6 +200,41 @@ class CompiledCalls(Source):
             return
         if (place := line_of(innermost_of(self._project, frame))) is not None:
             self._stance_set_at.setdefault(stance.stance, place)
+
+    @aside
+    def _note_method(self, method: MethodType, compiled: Any) -> None:
+        """torch hands out the plain module's own."""
+        caller = innermost_of(self._project, sys._getframe(3))
+        line = line_of(caller)
+        if caller is None or line is None:
+            return
+        key = method.__func__, id(method.__self__), line
+        known = self._plain.get(key) or self._plain_method(method, compiled, caller)
+        if known is not None and len(self._plain) < CALLABLES:
+            self._plain[key] = known
+            known.calls[self._calls.current] = known.calls.get(self._calls.current, 0) + 1
+
+    def _plain_method(
+        self, method: MethodType, compiled: Any, caller: FrameType
+    ) -> m.CompiledCallable | None:
+        """Only one that uses layers of its module, none of which is compiled."""
+        module: Any = method.__self__
+        code = _code_of(method)
+        if code is None or hasattr(method, "_torchdynamo_orig_callable"):
+            return None
+        layers = [layer for name in code.co_names if (layer := module._modules.get(name))]
+        if not layers or any(_is_compiled(part) for layer in layers for part in layer.modules()):
+            return None
+        return m.CompiledCallable(
+            number=len(self._plain),
+            function=code.co_name,
+            module=type(module).__name__,
+            path=self._paths.path(module, caller.f_globals),
+            definition=_place(code),
+            offered=_place(code),
+            compiled_at=self._compiled_at.get(compiled.dynamo_ctx),
+            called_at=line_of(caller),
+        )
 
     # ---- a call
 
@@ -318,6 +366,10 @@ def _inner(target: Any) -> object:
         return target
     owner = getattr(target, "__self__", None)
     return owner if isinstance(owner, torch.nn.Module) else target
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    return "_orig_mod" in module._modules or module._compiled_call_impl is not None
 
 
 def _code_of(function: Any) -> CodeType | None:

@@ -112,14 +112,14 @@ class TensorProbe(InstalledGraphs):
         """Of a workload that was loaded while the probe was listening."""
         self._buffers.declared = buffers
 
-    def records(self) -> m.TensorRecords:
+    def records(self, number: Callable[[int], int] = int) -> m.TensorRecords:
         return m.TensorRecords(
-            graphs=tuple(graph.record() for graph in self._graphs),
+            graphs=tuple(graph.record(number) for graph in self._graphs),
             buffers=self._buffers.records(),
             watched=tuple(self._watched_calls),
             steps_marked=self._steps_marked,
             left_out=self._left_out,
-            backwards=tuple(graph.record() for graph in self._run_backwards),
+            backwards=tuple(graph.record(number) for graph in self._run_backwards),
         )
 
     def renumbered(self, number: Callable[[int], int]) -> m.TensorRecords:
@@ -142,7 +142,7 @@ class TensorProbe(InstalledGraphs):
                 graph, inputs=inputs, overlaps=tuple(overlaps), held_outputs=tuple(outputs)
             )
 
-        records = self.records()
+        records = self.records(number)
         return replaced(
             records,
             graphs=tuple(map(of_graph, records.graphs)),
@@ -403,8 +403,8 @@ class _Input:
         self.first = self.last = place.memory
         self.watched = 0
         self.moved: list[int] = []
-        self.made_before: dict[str, int] = {}
-        self.made_now: dict[str, int] = {}
+        # where it moved to an output: that, the call that made it, and the one that was given it
+        self.made: list[tuple[str, int, int]] = []
         self.written: list[int] = []
         self.frames: Frames = ()
         self.lies_in = ""
@@ -416,16 +416,18 @@ class _Input:
             self.moved.append(call)
             self.frames = frames
             if made is not None:
-                counts = self.made_now if made[1] == call else self.made_before
-                counts[made[0]] = counts.get(made[0], 0) + 1
+                self.made.append((*made, call))
         self.watched += 1
         self.place = place
         self.last = place.memory
 
-    def record(self, *, fixed: bool) -> m.Held:
+    def record(self, number: Callable[[int], int], *, fixed: bool) -> m.Held:
         """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody
-        asks who passed it."""
+        asks who passed it. ``number``: the step of a call, by which "before" and "now" go."""
         held = msgspec.convert(self, m.Held, from_attributes=True)
+        now = Counter(label for label, made, call in self.made if number(made) == number(call))
+        before = Counter(label for label, _, _ in self.made) - now
+        held = replaced(held, made_before=dict(before), made_now=dict(now))
         return replaced(held, frames=()) if fixed and not self.moved else held
 
 
@@ -605,12 +607,12 @@ class _Graph:
         )
         return tuple(map(described, islice(outer, STACK)))
 
-    def record(self) -> m.WatchedGraph:
+    def record(self, number: Callable[[int], int]) -> m.WatchedGraph:
         inputs = self._compiled.inputs
         held: dict[int, list[m.Held]] = {index: [] for index in range(len(inputs))}
         for index, run in sorted(self._inputs):
             seen = self._inputs[index, run]
-            held[index].append(seen.record(fixed=bool(inputs[index].static)))
+            held[index].append(seen.record(number, fixed=bool(inputs[index].static)))
         outputs = (m.HeldOutput(at, tuple(calls)) for at, calls in sorted(self._held.items()))
         return replaced(
             self._compiled,

@@ -713,8 +713,9 @@ def renumbered(line: dict[str, Any], number: Numbering) -> dict[str, Any]:
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:
         return {"graph": {**line["graph"], "runs": added_up(line["graph"].get("runs", {}), number)}}
-    if "callable" in line:
-        return {"callable": _callable_by_step(line["callable"], number)}
+    for what in ("callable", "plain"):
+        if what in line:
+            return {what: _callable_by_step(line[what], number)}
     if "compiled_calls" in line:
         counted = line["compiled_calls"]
         asked = added_up(counted.get("asked", {}), number)

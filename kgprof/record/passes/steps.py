@@ -64,7 +64,7 @@ class Kind(IntEnum):
         return (
             "a call of kgprof.step()",
             "an optimizer step",
-            "an iteration of the loop that calls compiled functions",
+            m.ITERATION,
             *m.CALLS_AS_STEPS,
         )[self]
 

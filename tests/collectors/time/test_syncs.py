@@ -28,6 +28,7 @@ from kgprof.collectors.time.syncs import (
 from kgprof.collectors.trust import disagreements
 from kgprof.model import (
     CALLS_AS_STEPS,
+    ITERATION,
     Checkpoint,
     CompilePass,
     Finding,
@@ -191,6 +192,20 @@ def test_what_a_script_reads_once_behind_its_loop_is_in_no_step(
 
     assert len(syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))) == found
     assert len(syncs.collect(Evidence(recording))) == 1  # of a function, every read is a step's
+
+
+def test_the_last_iteration_holds_no_read_of_a_next_one() -> None:
+    """It begins at its first compiled call, and a line above that is the next iteration's."""
+    recording = written_syncs.recording(read(calls=range(7)))
+    script = ScriptRun(step=ITERATION, steps=8, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    (event,) = syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))
+    (of_a_function,) = syncs.collect(Evidence(recording))
+
+    assert event.reads == of_a_function.reads[:-1]
+    assert of_a_function.reads[-1] == 0
+    assert syncs.diagnose((event,))[0].message.endswith(", once per step")
 
 
 # ---------------------------------------------------------------- each rule

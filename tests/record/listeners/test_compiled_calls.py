@@ -107,6 +107,57 @@ class Net(torch.nn.Module):
         return x
 
 
+class Flow(Net):
+    def log_prob(self, x: torch.Tensor) -> torch.Tensor:
+        return sum(block(x) for block in self.blocks)
+
+    @torch.no_grad()
+    def sample(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks[0](x)
+
+    @torch.compile(backend="eager")
+    def compiled_by_itself(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks[0](x)
+
+    def size(self) -> int:
+        return sum(each.numel() for each in self.parameters())
+
+
+def test_other_methods_of_a_compiled_module_than_forward_are_plain_ones() -> None:
+    module = Flow(Block, 2)
+    flow = torch.compile(module, backend="eager")
+
+    def step() -> None:
+        flow(X)
+        flow.sample(flow.log_prob(X))
+        flow.compiled_by_itself(X)
+        flow.size()
+
+    with ran_in_python(Flow.log_prob.__code__) as count:
+        found = read_back(step).plain
+
+    assert [(each.function, each.module) for each in found] == [
+        ("sample", "Flow"),
+        ("log_prob", "Flow"),
+    ]
+    assert [sum(each.calls.values()) for each in found] == [STEPS, *count]
+    assert {each.called_at.line for each in found if each.called_at} == {
+        step.__code__.co_firstlineno + 2
+    }
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_method_over_layers_that_are_compiled_is_not_said_to_run_eagerly(in_place: bool) -> None:
+    module = Flow(Block, 2)
+    if in_place:
+        module.blocks[0].compile(backend="eager")
+    else:
+        module.blocks[0] = torch.compile(module.blocks[0], backend="eager")  # type: ignore[assignment]
+    flow = torch.compile(module, backend="eager")
+
+    assert read_back(lambda: flow.log_prob(X)).plain == ()
+
+
 def test_a_function_that_fits_runs_its_graph_in_each_call() -> None:
     compiled = torch.compile(plain, backend="eager")
 

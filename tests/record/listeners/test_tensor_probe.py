@@ -122,6 +122,28 @@ def test_what_a_graph_made_in_an_earlier_call_is_told_from_what_it_made_in_this_
     )
 
 
+def test_what_a_call_of_the_same_step_made_was_not_there_before() -> None:
+    """A script's steps are known at its end: until then each of its compiled calls is a call."""
+    compiled = torch.compile(torch.sin, backend="aot_eager")
+    calls = CallIndex()
+    state = {"h": torch.ones(4)}
+
+    def two_layers_of_one_step() -> None:
+        if calls.current % 2 == 0:
+            state["h"] = torch.ones(4)  # a new batch
+        state["h"] = compiled(state["h"])
+
+    with (probe := TensorProbe(calls)):
+        layer = calls.counted(two_layers_of_one_step)
+        for _ in range(6):
+            layer()
+
+    (by_call,) = probe.records().graphs[0].inputs[0].held
+    (by_step,) = probe.renumbered(lambda call: call // 2).graphs[0].inputs[0].held
+    assert (by_call.made_before, by_call.made_now) == ({"0/0 output 0": 3}, {})
+    assert (by_step.made_before, by_step.made_now) == ({}, {"0/0 output 0": 3})
+
+
 def test_an_inference_tensor_has_no_version() -> None:
     compiled = torch.compile(torch.sin, backend="eager")
     with torch.inference_mode():
