@@ -83,8 +83,8 @@ def _arc(logs: Floats, chance: np.random.Generator) -> list[int]:
 
     def heights(values: Floats) -> Floats:
         sums = np.append(0.0, np.cumsum(values))[ends]
-        apart: Floats = sums - sums[:, None]
-        return apart**2 * weights
+        apart: Floats = (sums - sums[:, None]) ** 2 * weights
+        return apart
 
     centred = logs - logs.mean()
     found = heights(centred)

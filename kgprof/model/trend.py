@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from kgprof.model.comparison import ComparedMetric, TimeOf
 from kgprof.model.passes import RunKey
-from kgprof.model.structs import Model, Skipped
+from kgprof.model.structs import Amount, Model, Skipped
 
 TREND_SCHEMA_VERSION = 1
 
@@ -15,12 +15,12 @@ class TrendValue(Model, kw_only=False):
     run: RunKey
     name: str
     unit: str
-    value: float | Skipped
+    value: Amount | Skipped
     time_of: TimeOf | None = None
     rate: str = ""
     # of a time: between them lie eight of ten samples; and in how many processes it was measured
-    low: float | Skipped = Skipped("a count has no samples")
-    high: float | Skipped = Skipped("a count has no samples")
+    low: Amount | Skipped = Skipped("a count has no samples")
+    high: Amount | Skipped = Skipped("a count has no samples")
     processes: int = 0
 
 
