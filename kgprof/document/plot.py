@@ -163,11 +163,11 @@ def course(
     shapes = []
     for colour, section in enumerate(dict.fromkeys(sections)):
         mine = [place for place, each in enumerate(sections) if each == section]
+        path = ""
         for measured, piece in groupby(mine, known.__contains__):
             if measured:
-                points = [(x.x(place), y.y(known[place])) for place in piece]
-                points.append((points[-1][0] + 2, points[-1][1]))  # one alone is a dash
-                shapes.append(Shape(f"curve c-{colour % _COLOURS}", line(points)))
+                path += line([(x.x(place), y.y(known[place])) for place in piece]) + "h2"
+        shapes.append(Shape(f"curve c-{colour % _COLOURS}", path))
     for place, shape in at:
         path = bar(x.x(place) - 3, 6, y.y(known[place]) - 3, 6)
         shapes.append(replace(shape, path=path))

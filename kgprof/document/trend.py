@@ -6,20 +6,19 @@ from collections.abc import Iterator, Sequence
 from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, ends, value
 from kgprof.document.plot import Shape, course
-from kgprof.document.run_parts import measured
+from kgprof.document.run_parts import collected, measured
 from kgprof.document.sheet import Section, Sheet
 from kgprof.document.table import Block, Cell, Column, Note, plain
 from kgprof.wording import and_more, clause, plural
 
 _ROWS = 100  # changes in the table
-_MARKED = 4  # changes that a drawing names, the newest
+_SHOWN, _MARKED = 20, 4  # changes that a drawing has and names, the newest
 
 
 def sheet(found: m.Trend) -> Sheet:
-    newest: dict[tuple[str, ...], m.TrendChange] = {}
-    for each in found.changes:
-        newest.setdefault(_about(each), each)
-    worse = [each for each in newest.values() if each.metric.verdict is m.MetricVerdict.WORSE]
+    by_line = collected((_about(each), each) for each in found.changes)
+    newest = [changes[0] for changes in by_line.values()]
+    worse = [each for each in newest if each.metric.verdict is m.MetricVerdict.WORSE]
     status = m.VerdictStatus.OK
     verdict = "No metric changed"
     if waiting := [line for line in found.lines if line.note]:
@@ -35,7 +34,11 @@ def sheet(found: m.Trend) -> Sheet:
         trust.append(f"{plural(len(found.unread), 'file')} could not be read")
     sections = [Section("Changes, the newest first", _changes(found))]
     for name in dict.fromkeys(_about(line)[:2] for line in found.lines):
-        lines = [line for line in found.lines if _about(line)[:2] == name]
+        lines = [
+            (line, by_line.get(_about(line), ()))
+            for line in found.lines
+            if _about(line)[:2] == name
+        ]
         sections.append(Section(" of ".join(name), [*_run(found, lines)]))
     for title, notes in (
         ("Environments", environments),
@@ -109,11 +112,12 @@ def _changes(found: m.Trend) -> Sequence[Block]:
     return blocks if rows else ["None."]
 
 
-def _run(found: m.Trend, lines: Sequence[m.TrendLine]) -> Iterator[Block]:
+def _run(
+    found: m.Trend, lines: Sequence[tuple[m.TrendLine, Sequence[m.TrendChange]]]
+) -> Iterator[Block]:
     quiet = []
-    for each in lines:
+    for each, mine in lines:
         metric = each.metric
-        mine = [of for of in found.changes if _about(of) == _about(each)]
         newest = _short(metric, metric.head)
         if not mine and metric.unit != "s" and metric.time_of is None:
             quiet.append(f"{metric.name} ({newest})")
@@ -122,7 +126,7 @@ def _run(found: m.Trend, lines: Sequence[m.TrendLine]) -> Iterator[Block]:
         text = f"{_short(metric, metric.base)} → {newest} in {many}{clause('; ', each.note)}"
         yield (metric.name, text)
         shapes, marks = [], []
-        for of in mine:
+        for of in mine[:_SHOWN]:
             style = "p-bar"
             if of.metric.verdict is m.MetricVerdict.WORSE:
                 style = "p-far"
