@@ -26,7 +26,7 @@ FEWEST_VALUES = 10  # of a series: of fewer no order is rare enough
 FEWEST = 2  # values of a level: one alone may be anything
 LEAST_DRIFT = 10  # values that a drift goes over
 ALPHA = 0.01
-_DRAWS = 499
+_DRAWS = 199
 _KNOTS = 9  # places at which a drift may begin or end
 _LEAST = 1e-12
 

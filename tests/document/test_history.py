@@ -9,8 +9,8 @@ import pytest
 
 from kgprof.compare import CompareSettings, history
 from kgprof.document.history import sheet
-from kgprof.document.quantity import MINUS
 from kgprof.document.plot import Plot
+from kgprof.document.quantity import MINUS
 from kgprof.document.table import DASH, Table
 from kgprof.model import History, VerdictStatus
 from kgprof.render import sheet as printers
