@@ -7,6 +7,7 @@ commit's work. A recording without a value is a gap.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from kgprof.compare.findings import compared_findings
 from kgprof.compare.metrics import COUNTS, TIMES, Count, Sides, metrics
 from kgprof.judge import Samples
 
+CHECK_LOOP = "CPU check loop"  # the machine itself: where it changes, no commit need have done it
 _ANY = Count("", "", lambda run: 0.0, None)  # of which more is worse: a time
 _COUNTS = {count.name: count for count in COUNTS if count.unit != "s"}
 _ABSENT = m.Skipped("the recording has no such metric")
@@ -31,6 +33,10 @@ def point(profile: m.Profile, committed_utc: str) -> m.TrendPoint:
         sides = Sides(base=run, head=run, settings=(), coverage=(profile.coverage,) * 2)
         mine = [each for each in findings if each.finding.run == run.key]
         values += [_value(metric, run) for metric in metrics(sides, DEFAULT_BUDGETS, mine)]
+        if isinstance(run.rounds, m.Rounds) and isinstance(run.rounds.machine, m.MachineSpeed):
+            turns = run.rounds.machine.host_us
+            if turns:
+                values.append(m.TrendValue(run.key, CHECK_LOOP, "us", median(turns)))
     environment = profile.environment
     commit = environment.git_commit
     if isinstance(commit, m.Skipped):

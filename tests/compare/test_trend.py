@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.compare.metrics import KERNELS, STEP
-from kgprof.compare.trend import point, trend
+from kgprof.compare.trend import CHECK_LOOP, point, trend
 from kgprof.document.trend import sheet
 from kgprof.render import sheet as printers
-from tests.analysis.compared import STEP_US, profile, slower
+from tests.analysis.compared import STEP_US, profile, slower, timed
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -72,6 +72,15 @@ def test_a_file_holds_what_a_comparison_judges_and_how_the_samples_lie() -> None
     data = m.encode_json(made)
     assert m.decode_json(data, m.TrendPoint) == made
     assert len(data) < 8000
+
+
+def test_the_machine_itself_has_a_line_of_its_own() -> None:
+    for turns, values in (((6.0, 6.2, 9.0), [6.2]), ((), [])):
+        speed = m.MachineSpeed(host_us=turns, device_us=())
+        run = timed(profile().runs[0], STEP_US, machine=speed)
+        made = point(profile(runs=(run,)), "")
+
+        assert [each.value for each in made.values if each.name == CHECK_LOOP] == values
 
 
 def test_a_step_is_put_down_to_its_commit_with_size_and_interval() -> None:
