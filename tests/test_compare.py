@@ -422,7 +422,7 @@ def test_more_than_two_are_a_history(
     assert (code, err) == (0, f"kgprof: the report is {out / 'history.html'}\n")
     assert "History of linkpred" in text
     assert "+20.0 %" in text
-    assert "<circle" in (out / "history.html").read_text(encoding="utf-8")
+    assert 'class="plot"' in (out / "history.html").read_text(encoding="utf-8")
     found = decode_json((out / "history.json").read_bytes(), History)
     assert found == decode_json(document.encode(), History)
     assert [len(metric.values) for metric in found.metrics] == [3] * len(found.metrics)

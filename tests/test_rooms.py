@@ -49,7 +49,7 @@ MODEL = (
         "kernels",
         "limits",
     ),
-    *("bisect", "recording", "comparison", "profile", "capturing", "sweep", "fix"),
+    *("bisect", "recording", "comparison", "trend", "profile", "capturing", "sweep", "fix"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "lab", "workloads")

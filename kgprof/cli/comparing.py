@@ -2,9 +2,12 @@
 in turn first."""
 
 import contextlib
+import datetime
+import sys
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,23 +15,26 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import redacted
-from kgprof.cli import reading, writing
+from kgprof.cli import reading, terminal, writing
 from kgprof.cli.options import SHEET_FORMATS, Context
 from kgprof.cli.recording import load_before, making, redactor
 from kgprof.cli.saying import Job, inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
+from kgprof.compare.trend import point, trend
 from kgprof.compare.verdict import metric_words
 from kgprof.document.history import sheet as history_sheet
-from kgprof.errors import EXIT_OK, NoBaseError, UsageError
+from kgprof.document.sheet import Sheet
+from kgprof.document.trend import sheet as trend_sheet
+from kgprof.errors import EXIT_OK, InputError, NoBaseError, UsageError
 from kgprof.judge import looks
 from kgprof.reading import layout
 from kgprof.record import default_folder, refuse_other_platforms
+from kgprof.record.ground import commits, store
 from kgprof.record.ground.job import Checkout
 from kgprof.record.ground.private_names import private_names
 from kgprof.record.ground.unfinished import refuse_in_the_way, refuse_overwriting, results
 from kgprof.record.processes import in_turn
-from kgprof.render import sheet
 from kgprof.workloads import loading, programs
 
 HISTORY_FILES = ("history.json", "history.html")
@@ -62,21 +68,55 @@ class Comparing(m.Model, kw_only=False):
         context = self.context
         if context.fail_on_secret:
             raise UsageError("--fail-on-secret is about two sides", "leave it out")
-        folder = context.output
-        for output in context.outputs:
+        self._refuse_for_a_sheet(paths, HISTORY_FILES)
+        shown = [self.shown(self._side(path)) for path in paths]
+        found = history(shown, self.settings, [*map(context.named, paths)])
+        return self._show(found, history_sheet(found), HISTORY_FILES)
+
+    def trend(self, folder: Path, paths: Sequence[Path]) -> int:
+        """EXIT_OK: whether a commit is worse is for a comparison of pairs to say. Each recording
+        becomes a file of ``folder`` whose name is made of what is in it: no job writes another's,
+        and the same one is there once."""
+        self._refuse_for_a_sheet(paths, reading.TREND_FILES)
+        for path in paths:
+            made = self._point(path)
+            data = m.encode_json(made)
+            name = f"{made.commit[:12] or 'no-commit'}-{sha256(data).hexdigest()[:16]}.json"
+            store.write_export(folder / name, data)
+            inform(f"{self.context.named(path)} is in the history: {folder / name}")
+        points, unread = reading.points(folder)
+        if not points:
+            hint = "add one: kgprof compare --history FOLDER RECORDING"
+            raise InputError("no recording is in this history", path=folder, hint=hint)
+        found = trend(_in_order(points), unread)
+        return self._show(found, trend_sheet(found), reading.TREND_FILES)
+
+    def _point(self, path: Path) -> m.TrendPoint:
+        """With the date of its commit, where git knows that here."""
+        made = point(self.shown(self._side(path)), "")
+        try:
+            seconds = int(commits.of_commit(commits.commit_of(made.commit), "%ct"))
+        except (*commits.GIT_FAILED, ValueError):
+            return made
+        date = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        return replace(made, committed_utc=date.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+    def _refuse_for_a_sheet(self, paths: Sequence[Path], names: Sequence[str]) -> None:
+        """``names``: of the result."""
+        for output in self.context.outputs:
             if output.form not in SHEET_FORMATS:
                 why = f"a history of {len(paths)} recordings has no format {output.form}"
                 raise UsageError(why, f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
-        self._refuse_overwriting(paths, HISTORY_FILES)
+        self._refuse_overwriting(paths, names)
+        if self.context.output is not None:
+            refuse_in_the_way(self.context.output, names)
+
+    def _show(self, found: m.History | m.Trend, page: Sheet, names: Sequence[str]) -> int:
+        folder = self.context.output
         if folder is not None:
-            refuse_in_the_way(folder, HISTORY_FILES)
-        shown = [self.shown(self._side(path)) for path in paths]
-        found = history(shown, self.settings, [*map(context.named, paths)])
-        page = history_sheet(found)
-        if folder is not None:
-            writing.write_sheet(folder, HISTORY_FILES, found, page)
-            inform(f"the report is {folder / HISTORY_FILES[1]}")
-        writing.emit_sheet(page, found, context, otherwise=sheet.text(page))
+            writing.write_sheet(folder, names, found, page)
+            inform(f"the report is {folder / names[1]}")
+        writing.emit_sheet(page, found, self.context, otherwise=terminal.sheet(page, sys.stdout))
         return EXIT_OK
 
     def _refuse_overwriting(self, sides: Sequence[Path], names: Sequence[str]) -> None:
@@ -199,6 +239,19 @@ def refuse_in_a_checkout(workload: str, what: str) -> None:
     if Path(place).is_absolute():
         hint = "name it as seen from the top of a checkout"
         raise UsageError(f"{place} is one file, whichever side is recorded", hint)
+
+
+def _in_order(points: Sequence[m.TrendPoint]) -> list[m.TrendPoint]:
+    """By date; those that git knows here as ancestors of HEAD have their places in git's order."""
+    by_date = sorted(points, key=lambda each: (each.when, each.created_utc))
+    try:
+        listed = commits.git("rev-list", "--topo-order", "--reverse", "HEAD").splitlines()
+    except commits.GIT_FAILED:
+        return by_date
+    place = {commit: at for at, commit in enumerate(listed)}
+    known = [each for each in by_date if each.commit in place]
+    in_turn = iter(sorted(known, key=lambda each: place[each.commit]))
+    return [next(in_turn) if each.commit in place else each for each in by_date]
 
 
 def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:

@@ -600,9 +600,15 @@ def work_only(passes: tuple[m.PassName, ...]) -> tuple[m.PassName, ...]:
     return m.OF_THE_WORK
 
 
-def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: bool) -> None:
+def refuse_unless_recorded(
+    context: Context, sides: Sequence[Path], history: Path | None, *, record: bool
+) -> None:
     """Raises UsageError for too many sides or too few, and for an option of a run without
     --record."""
+    if record and history is not None:
+        raise UsageError(
+            "--history takes recordings that exist", "record first, then add what was recorded"
+        )
     if record and not 2 <= len(sides) <= 3:
         raise UsageError(
             f"--record needs BASE HEAD [WORKLOAD], got {len(sides)} arguments",
@@ -610,7 +616,7 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
         )
     if record:
         return
-    if len(sides) < 2:
+    if len(sides) < 2 and history is None:
         raise UsageError(
             "compare needs BASE and HEAD", "give two folders that `kgprof profile` wrote"
         )

@@ -159,6 +159,33 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
     return embedded_profile.decoded(data, file)
 
 
+TREND_FILES = ("trend.json", "trend.html")
+
+
+def points(folder: Path) -> tuple[list[m.TrendPoint], list[tuple[str, str]]]:
+    """The recordings in the folder of a history, and the names of other files in it with what is
+    wrong with them. Raises InputError where there is no such folder."""
+    read: list[m.TrendPoint] = []
+    unread = []
+    try:
+        files_there = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=folder) from error
+    for path in files_there:
+        if path.name.startswith(".") or path.name in TREND_FILES:
+            continue
+        try:
+            each = m.decode_json(files.content(path, files.TOML_BYTES, folder), m.TrendPoint)
+        except (OSError, msgspec.DecodeError) as error:
+            unread.append((path.name, getattr(error, "strerror", None) or str(error)))
+            continue
+        if each.trend_version == m.TREND_SCHEMA_VERSION:
+            read.append(each)
+        else:
+            unread.append((path.name, f"another kgprof wrote it (version {each.trend_version})"))
+    return read, unread
+
+
 def diff_between(base: m.Profile, head: m.Profile) -> str:
     """What git says changed in Python files between the two commits; empty where one is not known
     or not here, and of a head that was recorded with changes on top of its commit."""

@@ -797,7 +797,17 @@ def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD [...]", type=PLACE)
+@click.argument("sides", nargs=-1, metavar="BASE HEAD [...]", type=PLACE)
+@click.option(
+    "--history",
+    cls=Spelt,
+    type=PLACE,
+    metavar="FOLDER",
+    help=(
+        "Add the recordings named to FOLDER, one file each, and show how each metric changed "
+        "over all that is there."
+    ),
+)
 @click.option(
     "--record",
     is_flag=True,
@@ -844,6 +854,7 @@ def compare(
     context: Context,
     /,
     sides: tuple[Path, ...],
+    history: Path | None,
     record: bool,
     work_only: bool,
     rounds: int,
@@ -870,6 +881,10 @@ def compare(
     and a table, with its change against the first and the previous one (history.html and
     history.json with -o; exit code 0).
 
+    With --history FOLDER the recordings named are added to FOLDER, and all that is there is shown
+    in the order of the commits: when each metric changed, by how much, the newest change first
+    (trend.html and trend.json with -o; exit code 0). Without a recording nothing is added.
+
     Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof].
     Exit code 0: no regression; 1: a time or a limited metric is worse, results changed, or a
     finding is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both
@@ -882,15 +897,18 @@ def compare(
                   kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare v1 v2 v3 -o history
+                  kgprof compare --history perf-history head-run -o trend
     """
     from kgprof.cli import reading
     from kgprof.cli.comparing import Comparing
 
-    options.refuse_unless_recorded(context, sides, record=record)
+    options.refuse_unless_recorded(context, sides, history, record=record)
     settings, entries = reading.compare_settings(
         budgets, fail_on, accepted, allow_different_environment
     )
     comparing = Comparing(settings, entries, reading.configuration(accepted), context)
+    if history is not None:
+        return comparing.trend(history, sides)
     if not record and len(sides) == 2:
         return comparing.recordings(*sides)
     if not record:

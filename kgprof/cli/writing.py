@@ -179,7 +179,7 @@ def refuse_to_replace(path: Path) -> None:
 
 
 # what a page is made of that is no report
-Shown = m.Sweep | m.CaptureReport | m.History | m.Fix
+Shown = m.Sweep | m.CaptureReport | m.History | m.Trend | m.Fix
 BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
 

@@ -97,12 +97,7 @@ def compare(
             raise UsageError(
                 f"{source} is itself a comparison and cannot be one of its sides", hint
             )
-        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere
-        # the file's name.
-        named = relative(side.workload, side.source_root)
-        if named.startswith("/"):
-            named = named.rpartition("/")[2]
-        workloads.append(named.removeprefix("./"))
+        workloads.append(workload_of(side))
     before, after = workloads
     if before != after:
         hint = "compare two recordings of one workload"
@@ -149,6 +144,15 @@ def compare(
         verdict=verdict.verdict(reasons, compared, head.source_root),
         exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
     )
+
+
+def workload_of(side: m.Profile) -> str:
+    """As seen from the repository, so that a script in two checkouts is one; of a path elsewhere
+    the file's name."""
+    named = relative(side.workload, side.source_root)
+    if named.startswith("/"):
+        named = named.rpartition("/")[2]
+    return named.removeprefix("./")
 
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
@@ -275,6 +279,14 @@ def _stages(run: m.RunReport) -> list[m.CompileStages]:
 
 
 # ---------------------------------------------------------------- what is not the same around them
+
+
+def surroundings(side: m.Profile) -> dict[str, str]:
+    """All that two recordings must have alike if their times are to be compared."""
+    given = _options(side)
+    for name in m.OF_THE_MEASUREMENT:
+        del given[name]
+    return {**_facts(side), **_flags(side), **given}
 
 
 def _facts(side: m.Profile) -> dict[str, str]:

@@ -411,6 +411,18 @@ class Count(m.Model, kw_only=False):
             self._added_up([each.head_count for each in held], of_head, key),
         )
 
+    def verdict(self, base: float, head: float, percent: float = 0.0) -> m.MetricVerdict:
+        """``percent``: by how much head may be worse."""
+        more = head - base
+        if self.name in _FEWER_IS_WORSE:
+            more = -more
+        if abs(more) > max((self.tolerance or 0.0) / 100 * max(base, head), self.least):
+            if more < 0:
+                return m.MetricVerdict.BETTER
+            if more > percent / 100 * base:
+                return m.MetricVerdict.WORSE
+        return m.MetricVerdict.SAME
+
     def _added_up(
         self, counts: Sequence[int], rows: Sequence[m.Coverage], key: m.RunKey
     ) -> m.Figure:
@@ -497,16 +509,7 @@ def _counts(
             unseen = m.MetricVerdict.NOT_OBSERVED
             yield replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=note)
             continue
-        before, after = both
-        more = after - before
-        if count.name in _FEWER_IS_WORSE:
-            more = -more
-        if abs(more) > max((count.tolerance or 0.0) / 100 * max(both), count.least):
-            if more < 0:
-                metric = replace(metric, verdict=m.MetricVerdict.BETTER)
-            elif more > (budget or 0.0) / 100 * before:
-                metric = replace(metric, verdict=m.MetricVerdict.WORSE)
-        yield metric
+        yield replace(metric, verdict=count.verdict(*both, budget or 0.0))
 
 
 @m.otherwise(None)

@@ -3,14 +3,13 @@ each of them."""
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
-from kgprof.document.quantity import of_width
+from kgprof.document.plot import Plot, Shape, course
 from kgprof.document.run_parts import measured
 from kgprof.document.sheet import Section, Sheet
 from kgprof.document.table import (
@@ -18,8 +17,6 @@ from kgprof.document.table import (
     Cell,
     Cells,
     Column,
-    Drawn,
-    Shown,
     Table,
     missing,
     plain,
@@ -27,8 +24,6 @@ from kgprof.document.table import (
 )
 from kgprof.wording import clause, plural
 
-_HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
-_LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
 
 
@@ -140,50 +135,11 @@ def _changed(each: m.ComparedMetric | None) -> Cell:
     return cell
 
 
-def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Drawn:
-    """From the least to the largest value, with a tenth of room; the axis says so by its
-    figures."""
-    points = {
-        at: number for at, number in enumerate(metric.values) if not isinstance(number, m.Skipped)
-    }
-    least, most = min(points.values()), max(points.values())
-    room = (most - least) / 10 or abs(most) / 10 or 1.0
-    low = least - room
-    if least >= 0:
-        low = max(0.0, low)
-    high = most + room
-
-    def x(at: int) -> str:
-        return of_width(_LEFT + (1 - 2 * _LEFT) * at / (len(metric.values) - 1))
-
-    def y(number: float) -> float:
-        return round(_TOP + (_HIGH - _TOP) * (high - number) / (high - low), 1)
-
-    every = -(-len(metric.values) // _LABELS)
-    against = (None, *metric.against_previous)
-    marks = []
-    for at, number in points.items():
-        mark = Shown(x=x(at), y=y(number), label="", worse=False)
-        mark["title"] = f"{_named(found, at)}: {value(known, number)}"
-        if step := against[at]:
-            mark["title"] += f", {change(step)} against the previous"
-            mark["worse"] = step.verdict is m.MetricVerdict.WORSE
-        if not at % every:
-            mark["label"] = found.recordings[at].commit[:7] or str(at + 1)
-        marks.append(mark)
-    lines = [
-        (x(one), y(points[one]), x(other), y(points[other]))
-        for one, other in pairwise(points)
-        if other == one + 1
-    ]
-    recordings = plural(len(metric.values), "recording")
-    shown = Shown(
-        description=f"{metric.name} of {metric.run.slug} over {recordings}; the table "
-        "below has the same figures",
-        height=_HIGH + 26,
-        bottom=_HIGH,
-        marks=marks,
-        lines=lines,
-        up=[(y(number), value(known, number).partition(" (")[0]) for number in (most, least)],
-    )
-    return Drawn("line", shown)
+def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Plot:
+    shapes = []
+    for at, step in enumerate(metric.against_previous, start=1):
+        if step and step.verdict is m.MetricVerdict.WORSE:
+            words = f"{_named(found, at)}: {change(step)} against the previous"
+            shapes.append((at, Shape("p-far", "", words)))
+    names = [side.commit[:7] or str(at) for at, side in enumerate(found.recordings, start=1)]
+    return course(known, metric.values, names, shapes, [0] * len(names))

@@ -135,6 +135,60 @@ def plot(
     )
 
 
+_IN = {"us": (1e3, "ms"), "bytes": (2**20, "MiB")}  # of an axis
+_NAMES, _COLOURS = 5, 6  # recordings that have their names below
+
+
+def course(
+    metric: m.ComparedMetric,
+    values: Sequence[m.Figure],
+    names: Sequence[str],
+    at: Sequence[tuple[int, Shape]],
+    sections: Sequence[int],
+    marks: Sequence[tuple[float, str]] = (),
+) -> Plot:
+    """A metric over recordings, from its least to its largest value with a tenth of room. A
+    recording without a value is a gap, and each of ``sections`` has a line of its own. ``at``:
+    what is to be said of values, the path left empty."""
+    scale, unit = _IN.get(metric.unit, (1.0, metric.unit))
+    known = {
+        place: number / scale
+        for place, number in enumerate(values)
+        if not isinstance(number, m.Skipped)
+    }
+    least, most = min(known.values()), max(known.values())
+    room = (most - least) / 10 or abs(most) / 10 or 1.0
+    x = Axis(low=0, high=len(values))
+    y = Axis(low=least - room, high=most + room)
+    shapes = []
+    for colour, section in enumerate(dict.fromkeys(sections)):
+        mine = [place for place, each in enumerate(sections) if each == section]
+        path = ""
+        for measured, piece in groupby(mine, known.__contains__):
+            if measured:
+                path += line([(x.x(place), y.y(known[place])) for place in piece]) + "h2"
+        shapes.append(Shape(f"curve c-{colour % _COLOURS}", path))
+    for place, shape in at:
+        path = bar(x.x(place) - 3, 6, y.y(known[place]) - 3, 6)
+        shapes.append(replace(shape, path=path))
+    name = metric.name
+    if unit.partition("/")[0] not in name:
+        name += f", {unit}"
+    made = plot(
+        f"{metric.name} of {metric.run.slug} over {plural(len(values), 'recording')}",
+        shapes,
+        x,
+        y,
+        "recording",
+        name,
+        marks=marks,
+    )
+    shown = range(0, len(values), -(-len(values) // _NAMES))
+    return replace(
+        made, x_ticks=[(of_width(x.at(place)), names[place], "start") for place in shown]
+    )
+
+
 def ticked(value: float) -> str:
     """Without the zeros that no tick needs."""
     text = figure(value)

@@ -24,3 +24,4 @@ from kgprof.model.recording import *
 from kgprof.model.structs import *
 from kgprof.model.sweep import *
 from kgprof.model.times import *
+from kgprof.model.trend import *

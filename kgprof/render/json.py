@@ -31,6 +31,7 @@ DOCUMENTS = {
     "sweep": (m.Sweep, m.SWEEP_SCHEMA_VERSION),
     "capture": (m.CaptureReport, m.CAPTURE_SCHEMA_VERSION),
     "history": (m.History, m.HISTORY_SCHEMA_VERSION),
+    "trend": (m.Trend, m.TREND_SCHEMA_VERSION),
     "fix": (m.Fix, m.FIX_SCHEMA_VERSION),
 }
 

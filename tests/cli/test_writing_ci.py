@@ -50,9 +50,9 @@ def test_github_actions_are_pinned_by_commit_with_their_version() -> None:
     text = workflow("github", workload="model.py:step", torch="2.13.0", path=PATHS["github"])
 
     uses = re.findall(r"uses: (\S+)(.*)", text)
-    assert len(uses) == 4
+    assert len(uses) == 6
     assert [
-        name for name, version in uses if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name)
+        name for name, version in uses if not re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40}", name)
     ] == []
     assert [name for name, version in uses if not re.fullmatch(r" # v\d+\.\d+\.\d+", version)] == []
 
@@ -73,7 +73,7 @@ def test_only_the_job_that_runs_nothing_of_the_pull_request_can_write() -> None:
         "comment": {"pull-requests": "write"},
     }
     # YAML 1.1 reads the key `on` as a truth value; GitHub does not
-    assert list(document[True]) == ["pull_request"]
+    assert list(document[True]) == ["pull_request", "push"]
 
 
 def test_the_job_that_measures_has_no_token_in_its_steps() -> None:
@@ -103,7 +103,7 @@ def test_the_number_of_the_pull_request_is_the_events() -> None:
 def test_nothing_from_the_pull_request_is_put_into_a_script() -> None:
     scripts = [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
 
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     assert [script for script in scripts if "${{" in script] == []
 
 
@@ -346,7 +346,8 @@ with open(os.environ["CALLS"], "a") as calls:
     print(head, *sys.argv[1:], sep="|", file=calls)
 args = sys.argv[1:]
 out = pathlib.Path(args[args.index("-o") + 1])
-(out / "recording").mkdir(parents=True, exist_ok=True)
+if os.environ.get("VERDICT") != "2":
+    (out / "recording").mkdir(parents=True, exist_ok=True)
 for arg in args:
     if arg.startswith("markdown="):
         pathlib.Path(arg.removeprefix("markdown=")).write_text("### the summary\n")
@@ -446,6 +447,43 @@ def test_where_the_workload_is_new_the_head_is_reported_alone(
 
     assert done.returncode == int(profiled), done.stderr
     assert scratch.calls[-1] == f"merged|profile|a model.py:step|{WRITTEN}"
+
+
+def test_the_recording_is_added_to_the_history_and_its_trend_to_the_comment(
+    scratch: Scratch,
+) -> None:
+    scratch.run("Compare", VERDICT="1")
+    done = scratch.run("Trend")
+
+    assert done.returncode == 0, done.stderr
+    assert scratch.calls[-1] == (
+        "merged|compare|--history|TEMP/kgprof-history|TEMP/kgprof|-o|TEMP/kgprof|"
+        "--format|markdown=TEMP/kgprof/trend.md"
+    )
+    comment = (scratch.temp / "kgprof" / "comment.md").read_text(encoding="utf-8")
+    assert comment == (
+        "### the summary\n\n<details><summary>Trend</summary>\n\n### the summary\n\n</details>\n"
+    )
+
+
+def test_without_a_recording_nothing_is_added_to_the_history(scratch: Scratch) -> None:
+    scratch.run("Compare", VERDICT="2")
+
+    assert scratch.run("Trend").returncode == 0
+    assert len(scratch.calls) == 1
+
+
+def test_only_a_push_to_the_default_branch_saves_the_history() -> None:
+    restored, saved = steps()["Restore the history"], steps()["Save the history"]
+
+    assert saved["if"] == "${{ !cancelled() && github.event_name == 'push' }}"
+    assert (saved["with"]["path"], saved["with"]["key"]) == (
+        restored["with"]["path"],
+        restored["with"]["key"],
+    )
+    # each run saves under a key of its own, and the newest of them is restored
+    assert "github.run_id" in saved["with"]["key"]
+    assert saved["with"]["key"].startswith(restored["with"]["restore-keys"])
 
 
 ADDRESS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ID": "5", "NUMBER": "7"}
