@@ -132,6 +132,8 @@ class Search:
             base = parent
         profile, compared = self._compared(base, bad)
         place = changed_line(compared)
+        if found.why_open:  # another commit may have made the difference
+            place = None
         if place is not None and self.comparing.context.sharing.source != "none":
             line = f"{place.line},{place.line}:{relative(place.file, profile.source_root)}"
             found = replace(found, diff=commits.change_of_line(bad, line))
@@ -193,9 +195,10 @@ class Search:
         _, halving = self._left()
         made = sum(each.recorded for each in self.tried)
         ends = max(0, 2 - self.timed - len(self.tried))
-        most = made + ends + (len(halving) - 1).bit_length()
+        # merges and skipped commits make it more
+        about = made + ends + (len(halving) - 1).bit_length()
         subject = commits.of_commit(commit, "%h %s")
-        self.comparing.context.inform(f"recording {made + 1} of at most {most}: {subject}")
+        self.comparing.context.inform(f"recording {made + 1} of about {about}: {subject}")
 
     def _record_alone(self, commit: str, place: Path) -> None:
         context = self.comparing.context

@@ -123,12 +123,13 @@ def told(profile: m.Profile, found: m.Bisect) -> m.Profile:
     assert compared is not None
     recorded = plural(sum(each.recorded for each in found.tried), "recording")
     if found.why_open:
-        remaining = [commit[: m.SHORT_COMMIT] for commit in found.remaining]
         verdict = m.Verdict(
-            status=m.VerdictStatus.INCONCLUSIVE,
-            text=f"not decided: {found.why_open}",
-            reasons=(f"one of {plural(len(remaining), 'commit')}: {_listed(remaining)}",),
+            status=m.VerdictStatus.INCONCLUSIVE, text=f"not decided: {found.why_open}"
         )
+        if found.looked_for:  # else BAD is not known to be bad
+            remaining = [commit[: m.SHORT_COMMIT] for commit in found.remaining]
+            one_of = f"one of {plural(len(remaining), 'commit')}: {_listed(remaining)}"
+            verdict = replace(verdict, reasons=(one_of,))
     else:
         last = [each.named for each in found.tried if each.verdict is m.BisectVerdict.BAD][-1]
         verdict = m.Verdict(
