@@ -34,7 +34,9 @@ _AT, _GONE, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _F
 )
 LEAST = _DOES
 
-_HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
+_HUNK = re.compile(
+    r"@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@"
+)
 _DEFINED = re.compile(r"\s*(?:async )?def (\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NO_CODE = re.compile(r"\s*(?:#.*|\"\"\".*)?")
@@ -103,6 +105,7 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
     found: list[ChangedLine] = []
     file, line, function = "", 0, ""
     old = 0  # the line of base
+    base_ends = head_ends = 0  # of the hunk: a line of it may look like a file's header
     gone: list[m.Location] = []
     added: list[m.Location] = []
 
@@ -123,14 +126,17 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
         gone, added = [], []
 
     for text in diff.splitlines():
-        header = text.startswith(("diff ", "+++ ", "--- ", "@@ "))
+        inside = line < head_ends or old < base_ends
+        header = not inside and text.startswith(("diff ", "+++ ", "--- ", "@@ "))
         if header or not text.startswith(("+", "-")):
             close()
-        if begins := _HUNK.match(text):
+        if header and (begins := _HUNK.match(text)):
             line = int(begins["line"]) + (begins["lines"] == "0")
             old = int(begins["old"])
+            head_ends = line + int(begins["lines"] or 1)
+            base_ends = old + int(begins["old_lines"] or 1)
             function = ""
-        elif text.startswith("+++ "):
+        elif header and text.startswith("+++ "):
             file = text[4:].partition("\t")[0].removeprefix("b/")
         elif header:
             continue
