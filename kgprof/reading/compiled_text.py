@@ -35,6 +35,10 @@ _OWN_FIELDS = re.compile(
 )
 _CPP_COMMENT = re.compile(r"(?://|#include ).*")
 
+_USED = re.compile(
+    r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d{1,9}) in (?P<function>[^\s(]+)"
+)
+
 
 # what it does, and the line of the program that torch names for it
 Operator = tuple[str, m.SourceLine | None]
@@ -312,3 +316,34 @@ def _without_names(node: ast.expr, sizes: Mapping[str, str]) -> str:
         given += [f"{named.arg}={_without_names(named.value, sizes)}" for named in node.keywords]
         return f"{ast.unparse(node.func).rpartition('.')[2]}({', '.join(given)})"
     return ast.unparse(_Replaced(sizes, nested={}, others="_").visit(node))
+
+
+# ---------------------------------------------------------------- torch's guards
+
+
+def without_comment(text: str) -> tuple[str, str]:
+    """The guard itself, and the comment behind it. A hash within quotes is part of the guard;
+    torch's comment stands behind two spaces at least, and a hint without a line behind one."""
+    line = text.partition("\n")[0]
+    quote = ""
+    for index, character in enumerate(line):
+        if quote:
+            quote = "" if character == quote and line[index - 1] != "\\" else quote
+        elif character in "'\"" and not (index and line[index - 1].isalnum()):
+            quote = character
+        elif line.startswith(("  #", " (HINT: "), index):
+            return line[:index].rstrip(), line[index:]
+    return line.rstrip(), ""
+
+
+def used_at(comment: str) -> m.Location | None:
+    """The line that asked for what is guarded, with its text; of its file torch gives the last
+    part."""
+    found = _USED.match(comment)
+    return found and place(found)
+
+
+def place(found: re.Match[str]) -> m.Location:
+    """Of the groups "file", "line", "function" and "text"."""
+    text = (found["text"] or "").strip()
+    return m.Location(found["file"], int(found["line"]), found["function"], text=text)
