@@ -199,11 +199,14 @@ def put_down(
             names += finding.names
         if cause.cause in (m.CauseKind.STEPS, m.CauseKind.SETTING):
             names += [setting.name for setting in compared.settings]
-        shown = [
-            (relative(place.file, root), place.line, place.function) for place in places if place
-        ]
         named = {word for name in names for word in _WORD.findall(name)} - _COMMON
-        line = _line_of(cause, changed, shown, named, set(_computed_by(cause, run, root)), texts)
+        clue = _Clue(
+            doing=_DOING.get(cause.cause, ""),
+            shown=_shown(filter(None, places), root),
+            named=frozenset(named),
+            computed=frozenset(_computed_by(cause, run, root)),
+        )
+        line = _likeliest(clue, changed, texts)
         if line is not None:
             cause = replace(cause, changed=line.place, was=line.was)
         causes.append(cause)
@@ -220,40 +223,19 @@ def line_of(
 ) -> ChangedLine | None:
     """The changed line that a difference is put down to: where it shows (``places``, of head),
     where what is ``gone`` stood in base, or which does what ``doing`` matches."""
-    root = head.source_root
-    shown = [(relative(place.file, root), place.line, place.function) for place in places]
     # a file is called the same on both sides, mostly
-    stood = [(PurePosixPath(place.file).name, 0, place.function) for place in gone]
+    stood = [replace(place, file=PurePosixPath(place.file).name, line=0) for place in gone]
     clue = _Clue(
         doing=doing,
-        shown=(*shown, *stood),
-        gone=frozenset(
-            (PurePosixPath(place.file).name, place.text.strip())
-            for place in gone
-            if place.text.strip()
-        ),
+        shown=_shown((*places, *stood), head.source_root),
+        gone=frozenset((place.file, place.text.strip()) for place in stood if place.text.strip()),
         is_exact=True,
     )
     return _likeliest(clue, changed, _texts(head))
 
 
-def _line_of(
-    cause: m.Cause,
-    changed: Sequence[ChangedLine],
-    shown: Sequence[tuple[str, int, str]],
-    named: set[str],
-    computed: set[tuple[str, int]],
-    texts: Mapping[str, str],
-) -> ChangedLine | None:
-    """``shown``: file, line and function of each place that it names; ``computed``: the lines of
-    its kernels."""
-    clue = _Clue(
-        doing=_DOING.get(cause.cause, ""),
-        shown=tuple(shown),
-        named=frozenset(named),
-        computed=frozenset(computed),
-    )
-    return _likeliest(clue, changed, texts)
+def _shown(places: Iterable[m.Location], root: str) -> tuple[tuple[str, int, str], ...]:
+    return tuple((relative(place.file, root), place.line, place.function) for place in places)
 
 
 class _Clue(m.Model):
@@ -281,7 +263,7 @@ class _Clue(m.Model):
         bare = place.function.rpartition(".")[2]
         files = {file for file, _, _ in self.shown}
         same = any(
-            bare and place.file.endswith(file) and name.rpartition(".")[2] == bare
+            bare and f"/{place.file}".endswith(f"/{file}") and name.rpartition(".")[2] == bare
             for file, _, name in self.shown
         )
         named = PurePosixPath(place.file).name

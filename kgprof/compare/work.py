@@ -333,13 +333,9 @@ def _of_guards(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffer
             left[item.text] -= 1
             if left[item.text] < 0 and more[_kind(item)]:
                 text = f"{sign} guard {middle_out(item.text.partition(': ')[2], _NAME)}"
+                gone = sign == "-"
                 found.append(
-                    m.WorkDifference(
-                        aspect=m.WorkAspect.GUARDS,
-                        text=text,
-                        location=next(iter(item.lines), None),
-                        only_in_base=sign == "-",
-                    )
+                    m.WorkDifference(m.WorkAspect.GUARDS, text, _line([item]), only_in_base=gone)
                 )
     return tuple(found)
 
@@ -378,11 +374,10 @@ def _of_kernels(
             yield m.WorkDifference(m.WorkAspect.KERNELS, text, places.get(kernel.name))
 
 
+@m.otherwise({})
 def _places(ran: m.Kernels) -> dict[str, m.Location]:
     """The first line of each kernel or operator."""
-    if isinstance(ran, m.Skipped):
-        return {}
-    return {row.name: row.lines[0] for row in ran.rows if row.lines}
+    return {row.name: row.lines[0] for row in m.known(ran).rows if row.lines}
 
 
 def _aligned(aspect: m.WorkAspect, base: _Items, head: _Items) -> Iterator[m.WorkDifference]:

@@ -130,7 +130,8 @@ def _guard(text: str, trace: RunTrace, items: _Items) -> int:
     code, comment = compiled_text.without_comment(text)
     lines = []
     if used := compiled_text.used_at(comment):
-        file = next((own for own in trace.source.own if own.endswith(used.file)), used.file)
+        whole = (own for own in trace.source.own if own.endswith(f"/{used.file}"))
+        file = next(whole, used.file)
         line = trace.source.at(file, used.line, used.function)
         lines = [replace(line, text=used.text)]
     return _place(items, _OBJECT.sub("_", code), lines)
