@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from kgprof import cli
+from kgprof import model as m
+from kgprof.cli.bisecting import Search
+from kgprof.cli.comparing import Comparing
+from kgprof.cli.options import Context
+from kgprof.compare import CompareSettings
 from kgprof.errors import UsageError
 from kgprof.record.ground import commits
 from kgprof.record.processes import in_turn
@@ -144,6 +149,18 @@ def test_a_workload_that_an_end_lacks(end: str, code: int) -> None:
     named = in_turn.of_side(end, UsageError("a.py: file not found", "it may be new"))
 
     assert (named.exit_code, named.message) == (code, f"{end}: a.py: file not found")
+
+
+def test_pairs_that_ended_by_other_limits_are_recorded_again() -> None:
+    """Where the interval includes the limit, more rounds with the same -o narrow it."""
+    comparing = Comparing(CompareSettings(), (), (), Context())
+
+    def made_for(rounds: int, *, timed: bool) -> bytes:
+        search = Search(comparing, "a.py:step", m.Options, b"[]", timed, rounds, False)
+        return search._made_for()
+
+    assert made_for(10, timed=True) != made_for(20, timed=True)
+    assert made_for(10, timed=False) == made_for(20, timed=False)
 
 
 # ---------------------------------------------------------------- git

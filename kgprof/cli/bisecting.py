@@ -172,14 +172,14 @@ class Search:
         place = self._place(commit)
         made_for = place / MADE_FOR
         try:
-            if not made_for.is_file() or files.content(made_for) != self.question:
+            if not made_for.is_file() or files.content(made_for) != self._made_for():
                 made_for.unlink(missing_ok=True)
                 self._announce(commit)
                 if self.timed:
                     self._record_beside_good(commit, place)
                 else:
                     self._record_alone(commit, place)
-                store.write_export(made_for, self.question)
+                store.write_export(made_for, self._made_for())
             profile = reading.side(place, self.comparing.context.sharing)
             if profile.exit_code == EXIT_WORKLOAD:
                 raise WorkloadError(profile.verdict.text)
@@ -190,6 +190,12 @@ class Search:
                 raise in_turn.of_side(end, error) from error
             return error.message
         return ""
+
+    def _made_for(self) -> bytes:
+        """What a Recording depends on; of pairs also when they end."""
+        if not self.timed:
+            return self.question
+        return self.question + m.encode_json([self.pairs, self.comparing.settings.budgets])
 
     def _announce(self, commit: str) -> None:
         _, halving = self._left()

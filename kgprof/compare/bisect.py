@@ -111,9 +111,7 @@ def by_limits(deciding: Collection[Key], against_good: m.Comparison) -> Verdict:
 
 def changed_line(found: m.Comparison) -> m.Location | None:
     """The first that a difference is put down to."""
-    works = [run.work for run in found.runs if isinstance(run.work, m.ComparedWork)]
-    places = (each.changed for work in works for each in work.differences)
-    return next(filter(None, places), None)
+    return next(filter(None, (each.changed for each in found.differences)), None)
 
 
 def told(profile: m.Profile, found: m.Bisect) -> m.Profile:

@@ -72,9 +72,7 @@ class Sides(m.Model):
 
     @property
     def other_settings(self) -> str:
-        return "; ".join(
-            f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings
-        )
+        return "; ".join(setting.words for setting in self.settings)
 
     @property
     def other_step(self) -> str:
