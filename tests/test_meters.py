@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 415_786
+MOST_SIZE = 415_780
 CEILINGS = {
     "nodes per statement": 8.5,
-    "nodes of the median function": 79,
-    "conditional expressions per 1,000 lines": 9.3,
+    "nodes of the median function": 78,
+    "conditional expressions per 1,000 lines": 9.1,
     meters.CLASSES: 781,
     meters.COPIED: 1437,
-    meters.SKIPPED: 194,
+    meters.SKIPPED: 190,
     meters.LONG_LINES: 0,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
