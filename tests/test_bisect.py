@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from kgprof import cli
+from kgprof import model as m
+from kgprof.cli.bisecting import Search
+from kgprof.cli.comparing import Comparing
+from kgprof.cli.options import Context
+from kgprof.compare import CompareSettings
 from kgprof.errors import UsageError
 from kgprof.record.ground import commits
 from kgprof.record.processes import in_turn
@@ -74,7 +79,7 @@ def test_the_commit_that_clones_is_found_and_nothing_is_recorded_twice(repositor
     assert f"OK: {all_commits[BAD][:12]} be careful is the first bad commit" in done.stdout
     assert "my models/model.py:11 return (x * self.scale).clone().sin()" in done.stdout
     assert "\n+        return (x * self.scale).clone().sin()\n" in done.stdout
-    assert "recording 1 of at most 4: " in done.stderr
+    assert "recording 1 of about 4: " in done.stderr
     report = json.loads((out / "report.json").read_text())
     found = report["comparison"]["bisect"]
     tried = {each["commit"]: each["verdict"] for each in found["tried"]}
@@ -103,7 +108,7 @@ def test_the_commit_that_clones_is_found_and_nothing_is_recorded_twice(repositor
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("HEAD", "HEAD", "a.py:step"), 2, "GOOD HEAD is not an ancestor of BAD HEAD"),
+        (("HEAD", "@", "a.py:step"), 2, "GOOD HEAD and BAD @ are one commit"),
         (("HEAD", "HEAD~1", "a.py:step"), 2, "GOOD HEAD is not an ancestor of BAD HEAD~1"),
         ((".", "HEAD", "a.py:step"), 2, "GOOD . is not a commit of a git work tree here"),
         (("HEAD~1", "nowhere", "a.py:step"), 2, "BAD nowhere is not a commit of a git work tree"),
@@ -144,6 +149,18 @@ def test_a_workload_that_an_end_lacks(end: str, code: int) -> None:
     named = in_turn.of_side(end, UsageError("a.py: file not found", "it may be new"))
 
     assert (named.exit_code, named.message) == (code, f"{end}: a.py: file not found")
+
+
+def test_pairs_that_ended_by_other_limits_are_recorded_again() -> None:
+    """Where the interval includes the limit, more rounds with the same -o narrow it."""
+    comparing = Comparing(CompareSettings(), (), (), Context())
+
+    def made_for(rounds: int, *, timed: bool) -> bytes:
+        search = Search(comparing, "a.py:step", m.Options, b"[]", timed, rounds, False)
+        return search._made_for()
+
+    assert made_for(10, timed=True) != made_for(20, timed=True)
+    assert made_for(10, timed=False) == made_for(20, timed=False)
 
 
 # ---------------------------------------------------------------- git

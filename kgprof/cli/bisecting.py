@@ -132,6 +132,8 @@ class Search:
             base = parent
         profile, compared = self._compared(base, bad)
         place = changed_line(compared)
+        if found.why_open:  # another commit may have made the difference
+            place = None
         if place is not None and self.comparing.context.sharing.source != "none":
             line = f"{place.line},{place.line}:{relative(place.file, profile.source_root)}"
             found = replace(found, diff=commits.change_of_line(bad, line))
@@ -170,14 +172,14 @@ class Search:
         place = self._place(commit)
         made_for = place / MADE_FOR
         try:
-            if not made_for.is_file() or files.content(made_for) != self.question:
+            if not made_for.is_file() or files.content(made_for) != self._made_for():
                 made_for.unlink(missing_ok=True)
                 self._announce(commit)
                 if self.timed:
                     self._record_beside_good(commit, place)
                 else:
                     self._record_alone(commit, place)
-                store.write_export(made_for, self.question)
+                store.write_export(made_for, self._made_for())
             profile = reading.side(place, self.comparing.context.sharing)
             if profile.exit_code == EXIT_WORKLOAD:
                 raise WorkloadError(profile.verdict.text)
@@ -189,13 +191,20 @@ class Search:
             return error.message
         return ""
 
+    def _made_for(self) -> bytes:
+        """What a Recording depends on; of pairs also when they end."""
+        if not self.timed:
+            return self.question
+        return self.question + m.encode_json([self.pairs, self.comparing.settings.budgets])
+
     def _announce(self, commit: str) -> None:
         _, halving = self._left()
         made = sum(each.recorded for each in self.tried)
         ends = max(0, 2 - self.timed - len(self.tried))
-        most = made + ends + (len(halving) - 1).bit_length()
+        # merges and skipped commits make it more
+        about = made + ends + (len(halving) - 1).bit_length()
         subject = commits.of_commit(commit, "%h %s")
-        self.comparing.context.inform(f"recording {made + 1} of at most {most}: {subject}")
+        self.comparing.context.inform(f"recording {made + 1} of about {about}: {subject}")
 
     def _record_alone(self, commit: str, place: Path) -> None:
         context = self.comparing.context

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kgprof import model as m
+from kgprof.reading.compiled_text import place, used_at, without_comment
 from kgprof.reading.dynamo_settings import switches_in
 
 OTHER = "other"
@@ -91,9 +92,6 @@ _NOT_BY_THE_LINE = "the guard itself is not due user code"
 _CLOSED_OVER = re.compile(
     r"""guard on "(?P<name>[^"]+)"(?P<path>(?:\['[^']*'\]|\["[^"]*"\]|[\w.\[\]])*)"""
 )
-_USED = re.compile(
-    r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)"
-)
 _FRAME = re.compile(
     r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$'
     r'(?:\n +(?!File ")(?P<text>.*))?',
@@ -150,7 +148,7 @@ def parse(text: str) -> Guard:
     found = _ENTRY.fullmatch(text)
     assert found is not None  # it matches any text
     entry, reason = found["entry"] or "", found["rest"]
-    guard, comment = _without_comment(reason)
+    guard, comment = without_comment(reason)
     of_torch = _comment(reason, comment)
     for read in _READINGS:
         if (parsed := read(guard)) is not None:
@@ -162,11 +160,11 @@ def parse(text: str) -> Guard:
 def _comment(reason: str, comment: str) -> dict[str, Any]:
     """What torch says about a guard: behind it in its line, and in the stack below."""
     line = reason.partition("\n")[0]
-    hint, used = _hint(line), _USED.match(comment)
+    hint, used = _hint(line), used_at(comment)
     closed_over = _CLOSED_OVER.search(hint)
     return {
-        "used": _place(used) if used and _NOT_BY_THE_LINE not in line else None,
-        "stack": tuple(_place(frame) for frame in _FRAME.finditer(reason)),
+        "used": None if _NOT_BY_THE_LINE in line else used,
+        "stack": tuple(place(frame) for frame in _FRAME.finditer(reason)),
         "hint": hint,
         "switches": switches_in(line),
         "variable": f"{closed_over['name']}{closed_over['path']}" if closed_over else "",
@@ -177,28 +175,6 @@ def _hint(line: str) -> str:
     """What stands in torch's brackets at the end of the line."""
     hint = line.partition(_HINT)[2].rstrip()
     return hint.removesuffix(")") if hint.endswith(")") else ""
-
-
-def _place(found: re.Match[str]) -> m.Location:
-    text = (found["text"] or "").strip()
-    return m.Location(
-        file=found["file"], line=int(found["line"]), function=found["function"], text=text
-    )
-
-
-def _without_comment(text: str) -> tuple[str, str]:
-    """The guard itself, and the comment behind it. A hash within quotes is part of the guard;
-    torch's comment stands behind two spaces at least, and a hint without a line behind one."""
-    line = text.partition("\n")[0]
-    quote = ""
-    for index, character in enumerate(line):
-        if quote:
-            quote = "" if character == quote and line[index - 1] != "\\" else quote
-        elif character in "'\"" and not (index and line[index - 1].isalnum()):
-            quote = character
-        elif line.startswith(("  #", " (HINT: "), index):
-            return line[:index].rstrip(), line[index:]
-    return line.rstrip(), ""
 
 
 Parsed = tuple[str, dict[str, Any]] | None  # the class, and Guard's other fields

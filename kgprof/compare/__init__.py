@@ -208,7 +208,7 @@ def _runs(
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
     doubt = ""
     if not compared.comparable:
-        others = [f"{each.name} {each.base} -> {each.head}" for each in compared.environment]
+        others = [each.words for each in compared.environment]
         more = [f"and {len(others) - 3} more"] * (len(others) > 3)
         doubt = f"the environments differ: {'; '.join(others[:3] + more)}"
     # What another torch or another setting does is no line's work.
@@ -372,7 +372,7 @@ def history(
         recordings=(first[0].base, *(each.head for each in first)),
         metrics=tuple(metrics),
         environments_differ=tuple(
-            f"{change.name} {change.base} -> {change.head} at recording {number}"
+            f"{change.words} at recording {number}"
             for number, each in enumerate(previous, start=2)
             for change in each.environment
         ),

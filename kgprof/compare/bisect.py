@@ -111,9 +111,7 @@ def by_limits(deciding: Collection[Key], against_good: m.Comparison) -> Verdict:
 
 def changed_line(found: m.Comparison) -> m.Location | None:
     """The first that a difference is put down to."""
-    works = [run.work for run in found.runs if isinstance(run.work, m.ComparedWork)]
-    places = (each.changed for work in works for each in work.differences)
-    return next(filter(None, places), None)
+    return next(filter(None, (each.changed for each in found.differences)), None)
 
 
 def told(profile: m.Profile, found: m.Bisect) -> m.Profile:
@@ -123,12 +121,13 @@ def told(profile: m.Profile, found: m.Bisect) -> m.Profile:
     assert compared is not None
     recorded = plural(sum(each.recorded for each in found.tried), "recording")
     if found.why_open:
-        remaining = [commit[: m.SHORT_COMMIT] for commit in found.remaining]
         verdict = m.Verdict(
-            status=m.VerdictStatus.INCONCLUSIVE,
-            text=f"not decided: {found.why_open}",
-            reasons=(f"one of {plural(len(remaining), 'commit')}: {_listed(remaining)}",),
+            status=m.VerdictStatus.INCONCLUSIVE, text=f"not decided: {found.why_open}"
         )
+        if found.looked_for:  # else BAD is not known to be bad
+            remaining = [commit[: m.SHORT_COMMIT] for commit in found.remaining]
+            one_of = f"one of {plural(len(remaining), 'commit')}: {_listed(remaining)}"
+            verdict = replace(verdict, reasons=(one_of,))
     else:
         last = [each.named for each in found.tried if each.verdict is m.BisectVerdict.BAD][-1]
         verdict = m.Verdict(

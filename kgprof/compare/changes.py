@@ -34,7 +34,9 @@ _AT, _GONE, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _F
 )
 LEAST = _DOES
 
-_HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
+_HUNK = re.compile(
+    r"@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@"
+)
 _DEFINED = re.compile(r"\s*(?:async )?def (\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NO_CODE = re.compile(r"\s*(?:#.*|\"\"\".*)?")
@@ -103,6 +105,7 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
     found: list[ChangedLine] = []
     file, line, function = "", 0, ""
     old = 0  # the line of base
+    base_ends = head_ends = 0  # of the hunk: a line of it may look like a file's header
     gone: list[m.Location] = []
     added: list[m.Location] = []
 
@@ -123,14 +126,17 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
         gone, added = [], []
 
     for text in diff.splitlines():
-        header = text.startswith(("diff ", "+++ ", "--- ", "@@ "))
+        inside = line < head_ends or old < base_ends
+        header = not inside and text.startswith(("diff ", "+++ ", "--- ", "@@ "))
         if header or not text.startswith(("+", "-")):
             close()
-        if begins := _HUNK.match(text):
+        if header and (begins := _HUNK.match(text)):
             line = int(begins["line"]) + (begins["lines"] == "0")
             old = int(begins["old"])
+            head_ends = line + int(begins["lines"] or 1)
+            base_ends = old + int(begins["old_lines"] or 1)
             function = ""
-        elif text.startswith("+++ "):
+        elif header and text.startswith("+++ "):
             file = text[4:].partition("\t")[0].removeprefix("b/")
         elif header:
             continue
@@ -193,11 +199,14 @@ def put_down(
             names += finding.names
         if cause.cause in (m.CauseKind.STEPS, m.CauseKind.SETTING):
             names += [setting.name for setting in compared.settings]
-        shown = [
-            (relative(place.file, root), place.line, place.function) for place in places if place
-        ]
         named = {word for name in names for word in _WORD.findall(name)} - _COMMON
-        line = _line_of(cause, changed, shown, named, set(_computed_by(cause, run, root)), texts)
+        clue = _Clue(
+            doing=_DOING.get(cause.cause, ""),
+            shown=_shown(filter(None, places), root),
+            named=frozenset(named),
+            computed=frozenset(_computed_by(cause, run, root)),
+        )
+        line = _likeliest(clue, changed, texts)
         if line is not None:
             cause = replace(cause, changed=line.place, was=line.was)
         causes.append(cause)
@@ -214,40 +223,19 @@ def line_of(
 ) -> ChangedLine | None:
     """The changed line that a difference is put down to: where it shows (``places``, of head),
     where what is ``gone`` stood in base, or which does what ``doing`` matches."""
-    root = head.source_root
-    shown = [(relative(place.file, root), place.line, place.function) for place in places]
     # a file is called the same on both sides, mostly
-    stood = [(PurePosixPath(place.file).name, 0, place.function) for place in gone]
+    stood = [replace(place, file=PurePosixPath(place.file).name, line=0) for place in gone]
     clue = _Clue(
         doing=doing,
-        shown=(*shown, *stood),
-        gone=frozenset(
-            (PurePosixPath(place.file).name, place.text.strip())
-            for place in gone
-            if place.text.strip()
-        ),
+        shown=_shown((*places, *stood), head.source_root),
+        gone=frozenset((place.file, place.text.strip()) for place in stood if place.text.strip()),
         is_exact=True,
     )
     return _likeliest(clue, changed, _texts(head))
 
 
-def _line_of(
-    cause: m.Cause,
-    changed: Sequence[ChangedLine],
-    shown: Sequence[tuple[str, int, str]],
-    named: set[str],
-    computed: set[tuple[str, int]],
-    texts: Mapping[str, str],
-) -> ChangedLine | None:
-    """``shown``: file, line and function of each place that it names; ``computed``: the lines of
-    its kernels."""
-    clue = _Clue(
-        doing=_DOING.get(cause.cause, ""),
-        shown=tuple(shown),
-        named=frozenset(named),
-        computed=frozenset(computed),
-    )
-    return _likeliest(clue, changed, texts)
+def _shown(places: Iterable[m.Location], root: str) -> tuple[tuple[str, int, str], ...]:
+    return tuple((relative(place.file, root), place.line, place.function) for place in places)
 
 
 class _Clue(m.Model):
@@ -275,7 +263,7 @@ class _Clue(m.Model):
         bare = place.function.rpartition(".")[2]
         files = {file for file, _, _ in self.shown}
         same = any(
-            bare and place.file.endswith(file) and name.rpartition(".")[2] == bare
+            bare and f"/{place.file}".endswith(f"/{file}") and name.rpartition(".")[2] == bare
             for file, _, name in self.shown
         )
         named = PurePosixPath(place.file).name

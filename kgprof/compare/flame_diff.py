@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
+from kgprof.compare.metrics import both_known
 from kgprof.measures.host_stacks import Frames
 
 _COUNTED = (
@@ -26,13 +27,10 @@ Key = tuple[str, str, str]  # name, file, kind
 def of_runs(base: m.RunReport, head: m.RunReport) -> m.FlameDifference | None:
     """None where either has no stacks, or one of them marks no steps: then there is no common
     unit."""
-    if (
-        isinstance(base.flame, m.Skipped)
-        or isinstance(head.flame, m.Skipped)
-        or base.flame.per != head.flame.per
-    ):
+    both = both_known(base.flame, head.flame)
+    if both is None or both[0].per != both[1].per:
         return None
-    return flame_difference(base.flame, head.flame)
+    return flame_difference(*both)
 
 
 def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifference:

@@ -72,9 +72,7 @@ class Sides(m.Model):
 
     @property
     def other_settings(self) -> str:
-        return "; ".join(
-            f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings
-        )
+        return "; ".join(setting.words for setting in self.settings)
 
     @property
     def other_step(self) -> str:
@@ -344,25 +342,16 @@ def _bytes(run: m.RunReport) -> m.Figure:
     return m.known(run.work).bytes_per_step
 
 
-def _generated(base: m.RunReport, head: m.RunReport) -> tuple[m.Figure, m.Figure]:
-    """Calls in head's generated code that base's has not; Skipped on a side without any."""
-    before = _call_texts(base)
-    after = _call_texts(head)
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
-        return _none_of(before), _none_of(after)
-    return 0.0, float((after - before).total())
-
-
 @m.skippable
-def _call_texts(run: m.RunReport) -> Counter[str]:
+def _new_calls(base: m.RunReport, head: m.RunReport) -> m.Figure:
+    """In head's generated code those that base's has not."""
+    return float((_calls(head) - _calls(base)).total())
+
+
+def _calls(run: m.RunReport) -> Counter[str]:
+    """Raises as ``known`` does."""
     work = m.known(run.work)
     return Counter(item.text for item in work.named(m.known(work.calls)))
-
-
-@m.skippable
-def _none_of(calls: Counter[str] | m.Skipped) -> float:
-    m.known(calls)
-    return 0.0
 
 
 def _graph_launches(run: m.RunReport) -> m.Figure:
@@ -386,16 +375,15 @@ class Count(m.Model, kw_only=False):
     least: float = 0.0  # in its unit
     # it counts their findings, where ``of`` was measured on both sides
     rules: Sequence[str] = ()
-    # of what base has not, in place of ``of``
-    new: Callable[[m.RunReport, m.RunReport], tuple[m.Figure, m.Figure]] | None = None
 
     def values(
         self, sides: Sides, findings: Sequence[m.ComparedFinding]
     ) -> tuple[m.Figure, m.Figure]:
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
-        if self.new is not None:
-            return self.new(sides.base, sides.head)
+        if self.name == GENERATED:
+            new = _new_calls(sides.base, sides.head)
+            return (new if isinstance(new, m.Skipped) else 0.0), new
         measured = m.skippable(self.of)
         base, head = measured(sides.base), measured(sides.head)
         if not self.rules:
@@ -465,7 +453,7 @@ COUNTS = (
     Count(LAUNCH_CALLS, "launches/step", _launches, None, _TRACED),
     Count(GRAPH_LAUNCHES, "launches/step", _graph_launches, None, _TRACED),
     Count(BYTES, "bytes", _bytes, _MEMORY),
-    Count(GENERATED, "new calls", _bytes, _COMPILE, new=_generated),
+    Count(GENERATED, "new calls", _compilations, _COMPILE),
     Count(ALLOCATED, "bytes", lambda run: _peaks(run).allocated_bytes, _MEMORY, 1.0, _MIB),
     Count(RESERVED, "bytes", lambda run: _peaks(run).reserved_bytes, _MEMORY, 10.0, 32 * _MIB),
     Count(RESIDENT, "bytes", lambda run: _peaks(run).resident_bytes, _MEMORY, 15.0, 64 * _MIB),
@@ -486,7 +474,7 @@ def _counts(
     for count in COUNTS:
         base, head = count.values(sides, findings)
         budget = budgets.get(count.name)
-        if count.new is not None and budget is None:
+        if count.name == GENERATED and budget is None:
             continue  # other code is worse only where none was to be changed
         if isinstance(base, m.Skipped) and isinstance(head, m.Skipped) and budget is None:
             continue

@@ -3,6 +3,7 @@ leads."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -132,20 +133,20 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
 def _power(compared: m.Comparison) -> str:
     """How small a slow-down these pairs would have shown, of the times that decide; empty where
     sides were not recorded in turn, or one is slower."""
-    times = [
-        metric
-        for run in compared.runs
-        for metric in run.metrics
-        if metric.decides and metric.time_of and metric.verdict is not _WORSE
-    ]
     seen = []
-    for metric in times:
+    for metric in _times(compared):
         interval = both_known(metric.low, metric.high)
-        if interval is not None:
+        if interval is not None and metric.verdict is not _WORSE:
             seen.append(f"{metric.name} {100 * could_have_seen(*interval):.2g} %")
     if compared.in_turn is None or not seen:
         return ""
     return f"slowdowns that four of five such recordings find: {', '.join(dict.fromkeys(seen))}"
+
+
+def _times(compared: m.Comparison) -> list[m.ComparedMetric]:
+    """Those that decide."""
+    metrics = chain.from_iterable(run.metrics for run in compared.runs)
+    return [metric for metric in metrics if metric.decides and metric.time_of]
 
 
 def _verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
@@ -236,20 +237,19 @@ def _passed(compared: m.Comparison, root: str) -> str:
     # with --fail-on never
     if worse := next(_regressions(compared, root), None):
         return f"worse, but --fail-on never: {worse.text}"
-    times = [
-        metric
-        for run in compared.runs
-        for metric in run.metrics
-        if metric.decides and metric.time_of
-    ]
+    times = _times(compared)
     faster = [metric for metric in times if metric.verdict is m.MetricVerdict.BETTER]
-    runs = plural(sum(run.status is m.Presence.BOTH for run in compared.runs), "run")
+    in_both = sum(run.status is m.Presence.BOTH for run in compared.runs)
+    runs = plural(in_both, "run")
     if faster:
         best = min(faster, key=_ratio)
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
         also = clause("", in_words(compared, root), "; ")
         return f"{also}{_nothing_new(compared)} in {runs}; no time was compared"
+    timed = {metric.run for metric in times}
+    if len(timed) < in_both:
+        runs = f"{len(timed)} of {runs}"
     return (
         f"no regression: every time is within its limit in {runs}, and there is "
         f"{_nothing_new(compared)}"

@@ -333,13 +333,9 @@ def _of_guards(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiffer
             left[item.text] -= 1
             if left[item.text] < 0 and more[_kind(item)]:
                 text = f"{sign} guard {middle_out(item.text.partition(': ')[2], _NAME)}"
+                gone = sign == "-"
                 found.append(
-                    m.WorkDifference(
-                        aspect=m.WorkAspect.GUARDS,
-                        text=text,
-                        location=next(iter(item.lines), None),
-                        only_in_base=sign == "-",
-                    )
+                    m.WorkDifference(m.WorkAspect.GUARDS, text, _line([item]), only_in_base=gone)
                 )
     return tuple(found)
 
@@ -357,9 +353,8 @@ def _of_eager(
         was = before.get(called, 0.0)
         now = after.get(called, 0.0)
         if was != now:
-            text = f"{middle_out(called, _NAME)}: {was:g} -> {now:g} per step"
             place = places.get(called.partition("(")[0])
-            found.append(m.WorkDifference(m.WorkAspect.EAGER, text, place))
+            found.append(m.WorkDifference(m.WorkAspect.EAGER, _per_step(called, was, now), place))
     return tuple(found)
 
 
@@ -373,16 +368,18 @@ def _of_kernels(
     places = _places(ran)
     for kernel in trace.kernels:
         if kernel.more and kernel.kind is not m.KernelKind.FRAMEWORK:
-            number = f"{kernel.before:g} -> {kernel.after:g} per step"
-            text = f"{middle_out(kernel.name, _NAME)}: {number}"
+            text = _per_step(kernel.name, kernel.before, kernel.after)
             yield m.WorkDifference(m.WorkAspect.KERNELS, text, places.get(kernel.name))
 
 
+def _per_step(name: str, before: float, after: float) -> str:
+    return f"{middle_out(name, _NAME)}: {before:g} -> {after:g} per step"
+
+
+@m.otherwise({})
 def _places(ran: m.Kernels) -> dict[str, m.Location]:
     """The first line of each kernel or operator."""
-    if isinstance(ran, m.Skipped):
-        return {}
-    return {row.name: row.lines[0] for row in ran.rows if row.lines}
+    return {row.name: row.lines[0] for row in m.known(ran).rows if row.lines}
 
 
 def _aligned(aspect: m.WorkAspect, base: _Items, head: _Items) -> Iterator[m.WorkDifference]:
@@ -496,8 +493,7 @@ def in_words(compared: m.Comparison, root: str) -> str:
         text = f"the same code runs in {in_runs}, and what it is made of differs ({aspects})"
     if compared.environment:
         return f"{text}, and so do the environments, which may be why"
-    told = [each for work in works for each in work.differences]
-    for first in told[:1]:
+    for first in compared.differences[:1]:
         text = f"{text}; {_where(first, root)}{first.text}"
     return text
 

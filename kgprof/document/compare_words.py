@@ -256,8 +256,7 @@ def is_the_verdict(cause: m.Cause, profile: m.Profile) -> bool:
 
 def first_difference(comparison: m.Comparison) -> m.WorkDifference | None:
     """Of what is compiled and run; None where nothing differs, or nothing was compared."""
-    works = [run.work for run in comparison.runs if isinstance(run.work, m.ComparedWork)]
-    return next((each for work in works for each in work.differences), None)
+    return next(iter(comparison.differences), None)
 
 
 def changed_line(told: m.Cause | m.WorkDifference) -> Texts:
@@ -434,9 +433,7 @@ def comparability(comparison: m.Comparison) -> str:
             return f"{differ}; times are compared anyway, as requested."
         return f"{differ}, so times are not compared."
     if differing := settings_that_differ(comparison):
-        names = ", ".join(
-            f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing
-        )
+        names = ", ".join(one.words.replace("->", "→") for one in differing)
         return (
             "Both sides have the same kind of machine and the same versions, but not the same "
             f"settings: {names}."

@@ -23,12 +23,6 @@ MOST = 20_000  # operators, calls or guards of a run
 NO_TEXTS = m.Skipped(
     "this Recording holds no graphs: it is an earlier kgprof's, or nothing was compiled"
 )
-# "EQUALS_MATCH: L['self'].scale == 2  # y = x * self.scale  # app/model.py:11 in forward"
-_GUARD = re.compile(
-    r"(?P<code>.*?)\s*"
-    r"(?:# (?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d{1,9}) in (?P<function>[^\s(]+).*)?",
-    re.DOTALL,
-)
 _OBJECT = re.compile(r"\b\d{9,}\b")  # an address, which is another one in each process
 
 
@@ -132,15 +126,15 @@ def _guards(trace: RunTrace, items: _Items) -> tuple[int, ...] | m.Skipped:
 
 
 def _guard(text: str, trace: RunTrace, items: _Items) -> int:
-    read = _GUARD.fullmatch(text)
-    assert read is not None  # each part may be missing
-    code = _OBJECT.sub("_", read["code"]).partition(" (HINT: ")[0]
+    """ "EQUALS_MATCH: L['self'].scale == 2  # y = x * self.scale  # app/model.py:11 in forward" """
+    code, comment = compiled_text.without_comment(text)
     lines = []
-    if read["file"]:
-        file = next((own for own in trace.source.own if own.endswith(read["file"])), read["file"])
-        line = trace.source.at(file, int(read["line"]), read["function"])
-        lines = [replace(line, text=read["text"].strip())]
-    return _place(items, code, lines)
+    if used := compiled_text.used_at(comment):
+        whole = (own for own in trace.source.own if own.endswith(f"/{used.file}"))
+        file = next(whole, used.file)
+        line = trace.source.at(file, used.line, used.function)
+        lines = [replace(line, text=used.text)]
+    return _place(items, _OBJECT.sub("_", code), lines)
 
 
 # ---------------------------------------------------------------- of a step

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from kgprof.model.bisect import Bisect
-from kgprof.model.compiled_work import ComparedWork
+from kgprof.model.compiled_work import ComparedWork, WorkDifference
 from kgprof.model.findings import Finding, Verdict
 from kgprof.model.kernels import KernelKind, StackFrame
 from kgprof.model.passes import PassName, RunKey
@@ -165,6 +165,10 @@ class ChangedFact(Model, kw_only=False):
     name: str  # "GPU", "flag TORCH_LOGS"; "--steps", "workload option --batch", "depth"
     base: str  # in words, "not set" and a Skipped's reason too; of a setting empty: not there
     head: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.name} {self.base or 'not given'} -> {self.head or 'not given'}"
 
 
 class ComparedMetric(Model):
@@ -348,6 +352,12 @@ class Comparison(Model):
     # base is the last good commit of a bisect, and head the first one that is known to be bad
     bisect: Bisect | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> tuple[WorkDifference, ...]:
+        """In what is compiled and run, of all runs."""
+        works = (run.work for run in self.runs if isinstance(run.work, ComparedWork))
+        return tuple(each for work in works for each in work.differences)
 
 
 HISTORY_SCHEMA_VERSION = 1

@@ -103,7 +103,9 @@ class WorkDifference(Model, kw_only=False):
         other = self.location
         if one is None or other is None:
             return False
-        return self.only_in_base or (one.line == other.line and other.file.endswith(one.file))
+        return self.only_in_base or (
+            one.line == other.line and f"/{other.file}".endswith(f"/{one.file}")
+        )
 
 
 class ComparedWork(Tagged):

@@ -35,6 +35,10 @@ _OWN_FIELDS = re.compile(
 )
 _CPP_COMMENT = re.compile(r"(?://|#include ).*")
 
+_USED = re.compile(
+    r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d{1,9}) in (?P<function>[^\s(]+)"
+)
+
 
 # what it does, and the line of the program that torch names for it
 Operator = tuple[str, m.SourceLine | None]
@@ -143,19 +147,12 @@ class _Body:
                 if _EFFECT.search(ast.unparse(value).partition("(")[0]):
                     self._state = self._given[name]
             case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
-                made = self._operator(
-                    self._written(statement, self._types), self._written(statement, self._given)
-                )
-                self._changed(target, made)
+                self._changed(target, self._made(statement))
             case _:
-                self._state = self._operator(
-                    self._written(statement, self._types), self._written(statement, self._given)
-                )
+                self._state = self._made(statement)
 
     def _makes(self, name: str, value: ast.expr, words: str, kind: str) -> None:
-        made = self._operator(
-            self._written(value, self._types) + words, self._written(value, self._given) + words
-        )
+        made = self._made(value, words)
         match value:
             case ast.Call(func=ast.Attribute(value=target, attr=method)) if method.endswith(
                 "_"
@@ -172,6 +169,10 @@ class _Body:
             target = target.value
         if isinstance(target, ast.Name) and target.id in self._given:
             self._given[target.id] = made
+
+    def _made(self, node: ast.AST, words: str = "") -> str:
+        types, given = (self._written(node, names) for names in (self._types, self._given))
+        return self._operator(types + words, given + words)
 
     def _operator(self, text: str, given: str) -> str:
         """The digest of an operator that is added; ``given``: it with digests for variables."""
@@ -301,14 +302,47 @@ def _call(call: ast.Call, kernels: Mapping[str, str], sizes: Mapping[str, str]) 
         name = _COPY
     elif not _LIBRARY.match(function):
         return None
+    return kernel, f"{name}({_given(call, sizes)})"
+
+
+def _given(call: ast.Call, sizes: Mapping[str, str]) -> str:
     given = [_without_names(argument, sizes) for argument in call.args]
     given += [f"{named.arg}={_without_names(named.value, sizes)}" for named in call.keywords]
-    return kernel, f"{name}({', '.join(given)})"
+    return ", ".join(given)
 
 
 def _without_names(node: ast.expr, sizes: Mapping[str, str]) -> str:
     if isinstance(node, ast.Call):  # a view: its own name says what it is
-        given = [_without_names(argument, sizes) for argument in node.args]
-        given += [f"{named.arg}={_without_names(named.value, sizes)}" for named in node.keywords]
-        return f"{ast.unparse(node.func).rpartition('.')[2]}({', '.join(given)})"
+        return f"{ast.unparse(node.func).rpartition('.')[2]}({_given(node, sizes)})"
     return ast.unparse(_Replaced(sizes, nested={}, others="_").visit(node))
+
+
+# ---------------------------------------------------------------- torch's guards
+
+
+def without_comment(text: str) -> tuple[str, str]:
+    """The guard itself, and the comment behind it. A hash within quotes is part of the guard;
+    torch's comment stands behind two spaces at least, and a hint without a line behind one."""
+    line = text.partition("\n")[0]
+    quote = ""
+    for index, character in enumerate(line):
+        if quote:
+            quote = "" if character == quote and line[index - 1] != "\\" else quote
+        elif character in "'\"" and not (index and line[index - 1].isalnum()):
+            quote = character
+        elif line.startswith(("  #", " (HINT: "), index):
+            return line[:index].rstrip(), line[index:]
+    return line.rstrip(), ""
+
+
+def used_at(comment: str) -> m.Location | None:
+    """The line that asked for what is guarded, with its text; of its file torch gives the last
+    part."""
+    found = _USED.match(comment)
+    return found and place(found)
+
+
+def place(found: re.Match[str]) -> m.Location:
+    """Of the groups "file", "line", "function" and "text"."""
+    text = (found["text"] or "").strip()
+    return m.Location(found["file"], int(found["line"]), found["function"], text=text)

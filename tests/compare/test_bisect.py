@@ -223,3 +223,12 @@ def test_what_remains_is_no_first_bad_commit() -> None:
     assert (given.exit_code, given.verdict.status) == (EXIT_INCONCLUSIVE, "inconclusive")
     assert given.verdict.text == f"not decided: {why}"
     assert given.verdict.reasons[0] == "one of 2 commits: dddddddddddd, cccccccccccc"
+
+
+def test_of_a_bad_one_that_is_not_worse_no_commit_is_the_first() -> None:
+    why = "BAD was not shown to be worse than GOOD"
+    remaining = ("d" * 40, "c" * 40)
+    given = shown(msgspec.structs.replace(FOUND, looked_for=(), remaining=remaining, why_open=why))
+
+    assert given.verdict.text == f"not decided: {why}"
+    assert not any("one of" in reason for reason in given.verdict.reasons)

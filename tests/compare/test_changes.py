@@ -67,6 +67,19 @@ def test_comments_blank_lines_and_other_files_are_no_cause() -> None:
     assert lines(changes.of_diff(diff)) == [("y.py", 6, "")]
 
 
+def test_a_changed_line_that_looks_like_the_header_of_a_file_is_a_line() -> None:
+    diff = (
+        "--- a/y.py\n+++ b/y.py\n@@ -3,3 +3,3 @@\n--- SELECT 1\n+++ z.py\n text\n-x = 1\n+x = 2\n"
+    )
+
+    first, second = changes.of_diff(diff)
+
+    assert (first.place.text, first.before) == ("++ z.py", "-- SELECT 1")
+    assert (second.place.file, second.place.line) == ("y.py", 5)
+    assert second.was is not None
+    assert second.was.line == 5
+
+
 @pytest.mark.parametrize(
     ("names", "line"),
     [(("self.model.depth",), 6), ((), None)],

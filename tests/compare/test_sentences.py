@@ -98,6 +98,16 @@ def test_a_verdict_is_a_sentence(base: Profile, head: Profile, text: str) -> Non
     assert compare(base, head).verdict.text == text
 
 
+def test_a_run_without_a_time_is_not_within_its_limit() -> None:
+    timed_run = profile().runs[0]
+    untimed = next(run for run in profiles.gate().runs if run.key != timed_run.key)
+    both = profile(runs=(timed_run, untimed))
+
+    assert compare(both, both).verdict.text.startswith(
+        "no regression: every time is within its limit in 1 of 2 runs, "
+    )
+
+
 def test_a_difference_of_seconds_is_told_without_an_exponent() -> None:
     base = traced(slower(profile(), 1e6), *BEFORE)
     rows = changed(BEFORE, "aten::addmm", 4.0, 900.0)

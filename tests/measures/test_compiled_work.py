@@ -109,6 +109,18 @@ def test_a_guard_has_its_line_and_no_address() -> None:
     assert other.text == "TYPE_STATE: f(L['x'], _)"
 
 
+def test_a_hash_in_a_guarded_value_is_a_part_of_it() -> None:
+    text = "EQUALS_MATCH: L['mode'] == 'a # b'  # if mode:  # w/model.py:11 in forward"
+    guards = m.CompiledGuards(compile_id="0/0", values=(text,))
+
+    found = known(work(msgspec.structs.replace(RECORDS, guards=(guards,))))
+
+    assert not isinstance(found.guards, m.Skipped)
+    (value,) = found.named(found.guards)
+    assert value.text == "EQUALS_MATCH: L['mode'] == 'a # b'"
+    assert [line.text for line in value.lines] == ["if mode:"]
+
+
 @pytest.mark.parametrize(
     ("records", "why"),
     [

@@ -28,8 +28,8 @@ def commit_of(given: str) -> str:
 
 
 def ends(good: str, bad: str) -> tuple[str, str]:
-    """All digits of both. Raises UsageError for what is no commit here, and where the first is no
-    ancestor of the other."""
+    """All digits of both. Raises UsageError for what is no commit here, and where the first is the
+    other or no ancestor of it."""
     found = []
     for name, given in (("GOOD", good), ("BAD", bad)):
         try:
@@ -40,6 +40,10 @@ def ends(good: str, bad: str) -> tuple[str, str]:
                 f"{name} {given} is not a commit of a git work tree here",
                 "give two commits, such as v1.0 HEAD; of a shallow clone: git fetch --unshallow",
             ) from error
+    if found[0] == found[1]:
+        raise UsageError(
+            f"GOOD {good} and BAD {bad} are one commit", "give an older commit as GOOD"
+        )
     if git("rev-list", "--count", "--ancestry-path", "..".join(found)) == "0":
         raise UsageError(
             f"GOOD {good} is not an ancestor of BAD {bad}",
