@@ -299,6 +299,7 @@ class RunRecord(Model):
     eager_timing: TimingPass | Skipped = NOT_RUN_EAGERLY
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
+    cold_first_call_s: dict[int, float] = msgspec.field(default_factory=dict)  # of Rounds
     # what the passes without a field here left
     further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)
 

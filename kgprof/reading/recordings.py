@@ -13,6 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
+from kgprof.judge import COLD_ROUNDS
 from kgprof.reading import dynamo_settings, files, layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
 from kgprof.reading.structured_trace import is_whole
@@ -197,6 +198,11 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
             _load_round(run, number, header, folder)
             for number in range(2, header.options.rounds + 1)
         ),
+        cold_first_call_s={
+            number: seconds
+            for number in COLD_ROUNDS
+            if (seconds := _read_if_there(run / layout.cold_name(number), m.Bounded, folder))
+        },
     )
 
 
