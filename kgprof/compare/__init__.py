@@ -142,9 +142,8 @@ def compare(
     if in_turn is not None:
         given = {**in_turn.limits, **given}
         budgets = {**IN_TURN_BUDGETS, **given}
-    widening = _widening(given) if in_turn is not None else ()
     changed = changes.between(base, head, diff)
-    runs = tuple(_runs(base, head, compared, budgets, widening, changed))
+    runs = tuple(_runs(base, head, compared, budgets, _without_limit(given), changed))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
@@ -156,7 +155,7 @@ def compare(
     )
 
 
-def _widening(given: Budgets) -> list[str]:
+def _without_limit(given: Budgets) -> list[str]:
     """The times that nobody gave a limit: a unit of work has the evaluation's."""
     times = [of for of in m.TimeOf if of not in given]
     if EVALUATION in given:
@@ -183,17 +182,12 @@ def method_of(in_turn: m.InTurn | None, *options: m.Options) -> str:
     after = clause("", ", ".join(map(str, early)), " and ") + str(last)
     each = {**IN_TURN_BUDGETS, **in_turn.limits}
     limits = ", ".join(f"{name} {percent:g} %" for name, percent in each.items())
-    widens = ""
-    if IN_TURN_BUDGETS.keys() - in_turn.limits.keys():
-        widens = (
-            ". A limit that was not given is 2 %, or what these pairs could have seen if that is "
-            "more"
-        )
     return (
         "times: a round is a fresh process per side, with warm caches; both take turns. After "
         f"{after} rounds per side kgprof looks at the differences within the pairs and stops as "
-        f"soon as each limit ({limits}) is decided{widens}. The intervals allow for looking "
-        "several times: together they are right with 95 %"
+        f"soon as each limit ({limits}) is decided; one that was not given is what the "
+        "pairs could have seen, if that is more. The intervals allow for looking several times: "
+        "together they are right with 95 %"
     )
 
 
@@ -218,7 +212,7 @@ def _runs(
     head: m.Profile,
     compared: m.Comparison,
     budgets: Budgets,
-    widening: Sequence[str],
+    without_limit: Sequence[str],
     changed: Sequence[changes.ChangedLine],
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
@@ -252,7 +246,7 @@ def _runs(
             settings=(*given, *_changes(_settings(before), _settings(after))),
             drift=machine,
             in_turn=compared.in_turn,
-            widening=widening,
+            widening=without_limit,
             doubt=doubt,
         )
         mine = [each for each in compared.findings if each.finding.run == key]

@@ -475,7 +475,8 @@ def _warm_calls(rounds: m.Rounds) -> Mapping[int, float]:
 
 
 def _cold_calls(rounds: m.Rounds) -> Mapping[int, float]:
-    return rounds.cold_first_call_s
+    calls = zip(COLD_ROUNDS, rounds.cold_first_call_s, strict=False)
+    return {number: seconds for number, seconds in calls if isinstance(seconds, float)}
 
 
 def _findings(name: str, unit: str, *rules: m.Rule) -> Count:
@@ -548,10 +549,10 @@ def _counts(
         more = after - before
         if count.name in _FEWER_IS_WORSE:
             more = -more
-        moved = abs(more) > max((count.tolerance or 0.0) / 100 * max(both), count.least)
+        differs = abs(more) > max((count.tolerance or 0.0) / 100 * max(both), count.least)
         if count.calls is not None and sides.pairs is not None:
-            metric = _first_call(metric, count.calls, sides, moved=moved)
-        elif moved:
+            metric = _first_call(metric, count.calls, sides, moved=differs)
+        elif differs:
             if more < 0:
                 metric = replace(metric, verdict=m.MetricVerdict.BETTER)
             elif more > (budget or 0.0) / 100 * before:

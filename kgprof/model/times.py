@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-from msgspec import field
-
 from kgprof.model.passes import MachineSpeed, PassName, RunKey
 from kgprof.model.structs import Amount, Count, Location, Model, Skipped, Tagged, fit
 from kgprof.wording import figure
@@ -99,8 +97,8 @@ class Rounds(Tagged):
     )  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
     in_turn: tuple[TakenInTurn | None, ...] = ()  # one each; None: it was timed alone
-    # by number; in processes that were made in turn with another side's, for nothing else
-    cold_first_call_s: dict[int, float] = field(default_factory=dict)
+    # of further processes on empty caches, each made beside one of another side
+    cold_first_call_s: tuple[float | Skipped, ...] = ()
 
 
 class ProcessSteps(Model):
