@@ -272,16 +272,18 @@ def _rounds(samples: Samples | m.Skipped) -> int:
 def _judged(
     metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float
 ) -> m.ComparedMetric:
-    """By an interval. Where no more pairs come, a limit that nobody gave is at least what they
-    could have seen."""
+    """By an interval. Where it is not decided and no more pairs come, a limit that nobody gave is
+    at least what they could have seen."""
     answer = judge(base, head, budget, sides.pairs)
     within = answer.interval
     in_turn = sides.pairs
-    if within and in_turn and in_turn.look == in_turn.planned and metric.time_of in sides.widening:
-        seen = math.ceil(1000 * could_have_seen(within.low, within.high)) / 1000
-        if metric.decides and seen > budget:
-            answer = decided(within, seen)
-            metric = replace(metric, budget_percent=100 * seen, note=_WIDENED.format(100 * budget))
+    is_last = in_turn is not None and in_turn.look == in_turn.planned
+    open_limit = is_last and metric.decides and metric.time_of in sides.widening
+    if within and open_limit and answer.verdict is m.Judged.UNDECIDED:
+        percent = math.ceil(1000 * could_have_seen(within.low, within.high)) / 10
+        if percent > 100 * budget:
+            answer = decided(within, percent / 100)
+            metric = replace(metric, budget_percent=percent, note=_WIDENED.format(100 * budget))
     if within is not None:
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
         if sides.in_turn is not None:
