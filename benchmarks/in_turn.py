@@ -16,7 +16,10 @@ sittings as one likes, and ends when there are --comparisons of each kind. ``--b
 process beside it that spins on one core, and compares the unchanged program alone.
 
 What is slower: of ``user`` the number of layers, 42 and 44 for 40; the step has a part beside the
-layers, so that its time grows by a little less. Of ``linkpred`` every step of the evaluator, which
+layers, so that its time grows by a little less. ``deep`` is that of 100 layers, 101 and 102 for 1
+and 2 %, and ``train`` a compiled training step of 100 small batches. ``--truth`` says how much they
+are slower by a clock of its own. With ``--limit 0`` a comparison ends as soon as the interval lies
+above no change. Of ``linkpred`` every step of the evaluator, which
 spins for that share of what it took. A process has OMP_NUM_THREADS=1 unless the variable is set.
 ``--apart`` runs the processes of a pair one after the other.
 """
@@ -30,6 +33,7 @@ import json
 import math
 import os
 import platform
+import runpy
 import shutil
 import statistics
 import subprocess
@@ -53,8 +57,22 @@ from kgprof.record.ground.job import Checkout
 from kgprof.record.processes import recorder
 
 ROOT = Path(__file__).resolve().parent.parent
-ARMS = {"as it is": 0.0, "as it is, again": 0.0, "5 % slower": 0.05, "10 % slower": 0.10}
+ARMS = {
+    "as it is": 0.0,
+    "as it is, again": 0.0,
+    "5 % slower": 0.05,
+    "10 % slower": 0.10,
+    "1 % slower": 0.01,
+    "2 % slower": 0.02,
+}
 AS_IS, AGAIN, *_ = ARMS
+HEADS = {  # by --only
+    "": ("as it is, again", "5 % slower", "10 % slower"),
+    "unchanged": ("as it is, again",),
+    "planted": ("5 % slower", "10 % slower"),
+    "small": ("1 % slower", "2 % slower"),
+    "small and unchanged": ("2 % slower", "1 % slower", "as it is, again"),
+}
 VERDICTS = [word for word in m.MetricVerdict if word is not m.MetricVerdict.NOT_OBSERVED]
 USER = """\
 import torch
@@ -75,6 +93,31 @@ def network(x):
 def step():
     return network(x)
 """
+TRAIN = """\
+import torch
+
+BATCHES = {layers}
+torch.manual_seed(0)
+N = {size}
+wide = torch.nn.Linear(N, 2 * N), torch.nn.GELU(), torch.nn.LayerNorm(2 * N)
+model = torch.nn.Sequential(*wide, torch.nn.Linear(2 * N, N)).to("{device}")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+x = torch.randn(2 * N, N, device="{device}")
+
+
+@torch.compile
+def loss_of(x):
+    return model(x).square().mean()
+
+
+def step():
+    for _ in range(BATCHES):
+        loss_of(x).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+# by workload: its text, and how often it does the work of which 1 % is one time more
+STEPS = {"user": (USER, 40), "deep": (USER, 100), "train": (TRAIN, 100)}
 ADVANCE, EVALUATOR = "self._search.advance()", "kgprof/workloads/linkpred/evaluator.py"
 SPIN = """
 
@@ -90,9 +133,12 @@ def _advance_slower(search: Search) -> None:
 
 
 def options_of(workload: str, device: str) -> m.Options:
-    # Nothing here is Inductor's: naming another backend leaves out its probe of the CPU.
-    common: dict[str, Any] = {"device": device, "backend": "eager", "passes": (m.PassName.TIMING,)}
-    if workload == "user":
+    common: dict[str, Any] = {"device": device, "passes": (m.PassName.TIMING,)}
+    if workload == "train":
+        return m.Options(workload="step.py:step", steps=10, **common)
+    # Nothing is Inductor's: naming another backend leaves out its probe of the CPU.
+    common["backend"] = "eager"
+    if workload in STEPS:
         return m.Options(workload="step.py:step", steps=100, **common)
     args = ("--queries", "10", "--batch-size", "32")
     return m.Options(
@@ -103,8 +149,11 @@ def options_of(workload: str, device: str) -> m.Options:
 def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout:
     """A tree in which the program is slower by ``share``."""
     folder.mkdir()
-    if workload == "user":
-        (folder / "step.py").write_text(USER.format(layers=round(40 * (1 + share)), device=device))
+    if workload in STEPS:
+        text, times_over = STEPS[workload]
+        size = 1024 if device == "cuda" else 32
+        step = text.format(layers=round(times_over * (1 + share)), device=device, size=size)
+        (folder / "step.py").write_text(step)
         return Checkout(folder=str(folder))
     for part in ("kgprof", "templates", "fixtures/kg"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -148,7 +197,7 @@ def compare(
     )
     if busy:
         only = "unchanged"
-    heads = {"": [*ARMS][1:], "unchanged": [AGAIN], "planted": [*ARMS][2:]}[only]
+    heads = HEADS[only]
     with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch, neighbour(busy):
         arms = {
             name: begun(name, question["workload"], question["device"], Path(scratch))
@@ -293,6 +342,39 @@ def sides(whole: Mapping[int, Any], name: str) -> tuple[Samples, Samples]:
     return base, side({number: pair.second for number, pair in kept.items()}, ratios)
 
 
+def truth(workload: str, device: str) -> dict[str, Any]:
+    """How much slower each program is, without kgprof: steps of both in one process, in turn."""
+    import torch
+
+    def seconds(step: Any) -> float:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    found: dict[str, Any] = {"workload": workload, "device": device, "torch": torch.__version__}
+    with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch:
+        for head in ("as it is, again", "1 % slower", "2 % slower"):
+            both = []
+            for name in (AS_IS, head):
+                tree = Path(scratch) / f"{head}-{name}"
+                checkout(workload, ARMS[name], tree, device)
+                both.append(runpy.run_path(str(tree / "step.py"))["step"])
+            for step in both * 10:
+                step()
+            ratios = []
+            for number in range(100):
+                order = both if number % 2 == 0 else both[::-1]
+                took = {step: seconds(step) for step in order}
+                ratios.append(took[both[1]] / took[both[0]])
+            quarters = statistics.quantiles(ratios, n=4)
+            found[head] = {"steps": len(ratios), "ratio": quarters[1], "quartiles": quarters[::2]}
+    return found
+
+
 # ---------------------------------------------------------------- what came out
 
 
@@ -339,13 +421,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("series", type=Path, nargs="+")
-    parser.add_argument("--workload", choices=["user", "linkpred"])
+    parser.add_argument("--workload", choices=[*STEPS, "linkpred"])
     parser.add_argument("--minutes", type=float, default=20.0, help="of this sitting")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--apart", action="store_true")
-    parser.add_argument(
-        "--only", choices=["unchanged", "planted"], default="", help="in this sitting"
-    )
+    parser.add_argument("--only", choices=[*HEADS], default="", help="in this sitting")
+    parser.add_argument("--truth", action="store_true", help="by a clock of its own; no pairs")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind, in all sittings")
     parser.add_argument("--limit", type=float, default=2.0, help="percent")
@@ -363,6 +444,9 @@ def main() -> None:
         print(json.dumps(summary(given.series), indent=1))
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.truth:
+        given.series[0].write_text(json.dumps(truth(given.workload, given.device), indent=1) + "\n")
+        return
     question = {
         name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")
     }

@@ -2,7 +2,7 @@
 
     python benchmarks/power.py [-o benchmarks/results/power.json]
 
-takes the pairs of the unchanged programs that benchmarks/in_turn.py kept (results/in_turn.json),
+takes the pairs of the unchanged programs that benchmarks/in_turn.py kept (KEPT),
 puts 0, 1 and 2 % on the second side of each, draws as many of them as a recording of ten or thirty
 minutes has (a pair took 17 to 25 s there), and asks the judge of the verb at its looks. *Found*:
 the interval lies above "no change" at one of them; of 0 % that is a false alarm. 1,000 draws each;
@@ -18,12 +18,15 @@ import random
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kgprof.compare.metrics import STEP
 from kgprof.judge import InTurn, Pair, could_have_seen, looks, paired
 
 ROOT = Path(__file__).resolve().parent.parent
-KEPT = ROOT / "benchmarks" / "results" / "in_turn.json"
+RESULTS = ROOT / "benchmarks" / "results"
+KEPT = tuple(RESULTS / f"{name}.json" for name in ("in_turn", "in_turn_2", "in_turn_h200"))
+FEWEST = 10  # pairs to draw from
 AGAIN = "as it is, again"
 DRAWS = 1000
 SEED = 0
@@ -32,14 +35,18 @@ PAIRS = {"10 pairs": 10, "10 minutes": 24, "30 minutes": 72}
 SLOWER = (0.0, 0.01, 0.02)
 
 
-def kept(path: Path) -> dict[str, list[Pair]]:
-    """By program: the pairs of its step, of all comparisons of the program with itself."""
-    series = json.loads(path.read_text(encoding="utf-8"))["series"]
+def kept(paths: Sequence[Path]) -> dict[str, list[Pair]]:
+    """By program: the pairs of its step, of all comparisons of the program with itself; without
+    programs that have few."""
+    series: dict[str, Any] = {}
+    for path in paths:
+        series |= json.loads(path.read_text(encoding="utf-8"))["series"]
     found: dict[str, list[Pair]] = {}
     for name, one in series.items():
         again = [each for each in one["found"] if each["head"] == AGAIN]
         pairs = [Pair(*pair[STEP]) for each in again for pair in each["pairs"]]
-        found[name.removesuffix(".json")] = pairs
+        if len(pairs) >= FEWEST:
+            found[name.removesuffix(".json")] = pairs
     return found
 
 
@@ -85,7 +92,9 @@ def main() -> None:
         ).stdout.strip()
         command = "python benchmarks/power.py -o benchmarks/results/power.json"
         kept_rows = {"command": command, "commit": commit, "draws": DRAWS, "seed": SEED}
-        text = json.dumps(kept_rows | {"source": KEPT.name, "rows": rows}, indent=1)
+        text = json.dumps(
+            kept_rows | {"source": [path.name for path in KEPT], "rows": rows}, indent=1
+        )
         given.output.write_text(f"{text}\n", encoding="utf-8")
 
 

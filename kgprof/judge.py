@@ -50,6 +50,7 @@ from kgprof import model as m
 LEAST = 1e-12  # of a time in any unit; a ratio to less may be larger than any number
 ALPHA = 0.05  # intervals hold the truth in 95 %
 SPENDING = 2.0
+COLD_ROUNDS = range(2, 5)  # three pairs of processes on empty caches, judged after the last
 FIRST_LOOK, EVERY = 4, 2  # pairs: whole ABBA at the first look, and as many AB as BA at each
 FEWEST_ROUNDS = 2  # on either side: of one there is no variance
 MOST_ROUNDS = 1000  # that are worth naming: beyond, the effect is too near to the limit to settle

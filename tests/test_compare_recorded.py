@@ -80,7 +80,7 @@ def test_the_commit_that_sleeps_longer_is_a_regression(
     )
 
     assert (done.returncode, done.stdout) == (1, "../out/report.html\n"), done.stderr
-    assert "stops as soon as each limit (step 10 %, evaluation 5 %) is decided" in done.stderr
+    assert "stops as soon as each limit (step 10 %, evaluation 2 %) is decided" in done.stderr
     assert "step.as-is: after 2 pairs: step " in done.stderr
     found = decode_json((out / "report.json").read_bytes(), Profile)
     assert found.comparison is not None

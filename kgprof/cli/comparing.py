@@ -19,8 +19,9 @@ from kgprof.cli import reading, terminal, writing
 from kgprof.cli.options import SHEET_FORMATS, Context
 from kgprof.cli.recording import load_before, making, redactor
 from kgprof.cli.saying import Job, inform
-from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
+from kgprof.compare import SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
+from kgprof.compare.metrics import COMPILE, named
 from kgprof.compare.trend import point, trend
 from kgprof.compare.verdict import metric_words
 from kgprof.document.history import sheet as history_sheet
@@ -185,8 +186,7 @@ class Comparing(m.Model, kw_only=False):
         *,
         most: int,
     ) -> bool:
-        budgets = {**DEFAULT_BUDGETS, **self.settings.budgets}
-        limits = {str(name): percent for name, percent in budgets.items()}
+        limits = {str(name): percent for name, percent in self.settings.budgets.items()}
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
         one, other = (
             in_turn.Side(told=pair(side=side), checkout=tree, output=place)
@@ -202,6 +202,7 @@ class Comparing(m.Model, kw_only=False):
                 shown,
                 looks=looks(most),
                 decided=lambda pairs: _decided(judge(), pairs, shown),
+                cold=lambda: _doubtful(judge()),
                 redact=redactor(self.context, trees[1].folder),
             )
 
@@ -252,6 +253,14 @@ def _in_order(points: Sequence[m.TrendPoint]) -> list[m.TrendPoint]:
     known = [each for each in by_date if each.commit in place]
     in_turn = iter(sorted(known, key=lambda each: place[each.commit]))
     return [next(in_turn) if each.commit in place else each for each in by_date]
+
+
+def _doubtful(found: m.Profile) -> list[m.RunKey]:
+    """The runs whose two first calls on empty caches are apart, which one pair cannot tell from
+    chance."""
+    assert found.comparison is not None
+    first_calls = ((run.run, named(run.metrics, COMPILE)) for run in found.comparison.runs)
+    return [run for run, call in first_calls if call and call.undecided is m.Undecided.ONE_ROUND]
 
 
 def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:

@@ -23,6 +23,8 @@ from kgprof.judge import looks
 from kgprof.wording import clause, relative
 
 DEFAULT_BUDGETS: Budgets = {STEP: 5.0, EVALUATION: 5.0}  # percent
+# of sides recorded in turn; more where their pairs could not have seen so little
+IN_TURN_BUDGETS: Budgets = {STEP: 2.0, EVALUATION: 2.0}
 SIDES = ("base", "head")
 # what is new is held to more than what was there: a new graph break is a warning
 FAIL_ON = "warning"
@@ -130,11 +132,13 @@ def compare(
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
         compared = replace(compared, notes=("both sides are the same recording",))
-    budgets = dict(DEFAULT_BUDGETS)
+    given = dict(settings.budgets)
+    budgets = {**DEFAULT_BUDGETS, **given}
     if in_turn is not None:
-        budgets |= in_turn.limits
-    budgets |= settings.budgets
-    runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
+        given = {**in_turn.limits, **given}
+        budgets = {**IN_TURN_BUDGETS, **given}
+    changed = changes.between(base, head, diff)
+    runs = tuple(_runs(base, head, compared, budgets, _without_limit(given), changed))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
@@ -155,6 +159,14 @@ def workload_of(side: m.Profile) -> str:
     return named.removeprefix("./")
 
 
+def _without_limit(given: Budgets) -> list[str]:
+    """The times that nobody gave a limit: a unit of work has the evaluation's."""
+    times = [of for of in m.TimeOf if of not in given]
+    if EVALUATION in given:
+        times = [of for of in times if of is not m.TimeOf.UNIT]
+    return [*times]
+
+
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
     """None for sides that were not recorded as two of a pair, or are given the wrong way round."""
     one = base.in_turn
@@ -172,11 +184,13 @@ def method_of(in_turn: m.InTurn | None, *options: m.Options) -> str:
         return METHOD
     *early, last = looks(in_turn.most_rounds)
     after = clause("", ", ".join(map(str, early)), " and ") + str(last)
-    limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
+    each = {**IN_TURN_BUDGETS, **in_turn.limits}
+    limits = ", ".join(f"{name} {percent:g} %" for name, percent in each.items())
     return (
         "times: a round is a fresh process per side, with warm caches; both take turns. After "
         f"{after} rounds per side kgprof looks at the differences within the pairs and stops as "
-        f"soon as each limit ({limits}) is decided. The intervals allow for looking several times: "
+        f"soon as each limit ({limits}) is decided; one that was not given is what the "
+        "pairs could have seen, if that is more. The intervals allow for looking several times: "
         "together they are right with 95 %"
     )
 
@@ -202,6 +216,7 @@ def _runs(
     head: m.Profile,
     compared: m.Comparison,
     budgets: Budgets,
+    without_limit: Sequence[str],
     changed: Sequence[changes.ChangedLine],
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
@@ -235,6 +250,7 @@ def _runs(
             settings=(*given, *_changes(_settings(before), _settings(after))),
             drift=machine,
             in_turn=compared.in_turn,
+            widening=without_limit,
             doubt=doubt,
         )
         mine = [each for each in compared.findings if each.finding.run == key]

@@ -7,10 +7,11 @@ are the tables of what is compared.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,17 +20,20 @@ from kgprof import model as m
 from kgprof.collectors.compile import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
 from kgprof.judge import (
+    COLD_ROUNDS,
     FEWEST_ROUNDS,
     MOST_ROUNDS,
     InTurn,
     Samples,
+    could_have_seen,
+    decided,
     judge,
     looks,
     pairs,
     rounds_to_settle,
 )
 from kgprof.measures import times
-from kgprof.wording import plural, short
+from kgprof.wording import clause, plural, short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
 KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = (
@@ -40,7 +44,8 @@ KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = (
 READS = "syncs per step"
 BYTES, GENERATED = "bytes per step", "generated code"
 STEPS = "steps per evaluation"
-COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache", "compilations"
+COMPILE, WARM_COMPILE = m.FIRST_CALLS
+COMPILATIONS = "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
@@ -59,6 +64,9 @@ class Sides(m.Model):
     # of the machine itself, between base's rounds and head's
     drift: machine.MachineDrifts = machine.ONE_ROUND
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
+    widening: Collection[
+        str
+    ] = ()  # times whose limit is what the pairs can see, where that is more
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
     coverage: tuple[tuple[m.Coverage, ...], tuple[m.Coverage, ...]] = ((), ())  # base's, head's
 
@@ -262,9 +270,18 @@ def _rounds(samples: Samples | m.Skipped) -> int:
 def _judged(
     metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float
 ) -> m.ComparedMetric:
-    """By an interval."""
+    """By an interval. Where it is not decided and no more pairs come, a limit that nobody gave is
+    at least what they could have seen."""
     answer = judge(base, head, budget, sides.pairs)
     within = answer.interval
+    in_turn = sides.pairs
+    is_last = in_turn is not None and in_turn.look == in_turn.planned
+    open_limit = is_last and metric.decides and metric.time_of in sides.widening
+    if within and open_limit and answer.verdict is m.Judged.UNDECIDED:
+        percent = math.ceil(1000 * could_have_seen(within.low, within.high)) / 10
+        if percent > 100 * budget:
+            answer = decided(within, percent / 100)
+            metric = replace(metric, budget_percent=percent, note=_WIDENED.format(100 * budget))
     if within is not None:
         metric = replace(metric, ratio=within.ratio, low=within.low, high=within.high)
         if sides.in_turn is not None:
@@ -280,7 +297,8 @@ def _judged(
         return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
     verdict = VERDICTS[answer.verdict]
     if verdict is m.MetricVerdict.SAME and within.low > 1:
-        return replace(metric, verdict=verdict, note="slower, within the budget")
+        slower = f"slower, within the budget{clause('; ', metric.note)}"
+        return replace(metric, verdict=verdict, note=slower)
     if verdict is not m.MetricVerdict.INCONCLUSIVE:
         return replace(metric, verdict=verdict)
     settle = None
@@ -311,6 +329,9 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
     return (
         f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
     )
+
+
+_WIDENED = "these pairs could not have seen {:g} %: the limit is what they could have seen"
 
 
 # ---------------------------------------------------------------- counts and sizes
@@ -375,6 +396,8 @@ class Count(m.Model, kw_only=False):
     least: float = 0.0  # in its unit
     # it counts their findings, where ``of`` was measured on both sides
     rules: Sequence[str] = ()
+    # of first calls: those of rounds that are pairs where two sides were recorded in turn
+    calls: Callable[[m.Rounds], Mapping[int, float]] | None = None
 
     def values(
         self, sides: Sides, findings: Sequence[m.ComparedFinding]
@@ -439,6 +462,25 @@ def _warm_first_call(run: m.RunReport) -> m.Figure:
     return m.known(m.known(run.rounds).warm_first_call).median
 
 
+def _warm_calls(rounds: m.Rounds) -> Mapping[int, float]:
+    """Without those of processes that compiled more than others did: they did not find the caches
+    as these were left."""
+    calls = dict(zip(rounds.numbers[1:], rounds.warm_first_call_s, strict=False))
+    made = zip(calls, rounds.graphs_compiled, strict=False)
+    compiled = {number: graphs for number, graphs in made if isinstance(graphs, int)}
+    fewest = min(compiled.values(), default=0)
+    return {
+        number: seconds
+        for number, seconds in calls.items()
+        if compiled.get(number, fewest) == fewest
+    }
+
+
+def _cold_calls(rounds: m.Rounds) -> Mapping[int, float]:
+    calls = zip(COLD_ROUNDS, rounds.cold_first_call_s, strict=False)
+    return {number: seconds for number, seconds in calls if isinstance(seconds, float)}
+
+
 def _findings(name: str, unit: str, *rules: m.Rule) -> Count:
     return Count(name, unit, _compilations, _COMPILE, rules=[rule.id for rule in rules])
 
@@ -458,8 +500,16 @@ COUNTS = (
     Count(RESERVED, "bytes", lambda run: _peaks(run).reserved_bytes, _MEMORY, 10.0, 32 * _MIB),
     Count(RESIDENT, "bytes", lambda run: _peaks(run).resident_bytes, _MEMORY, 15.0, 64 * _MIB),
     Count(COMPILATIONS, "compilations", _compilations, _COMPILE),
-    Count(COMPILE, "s", lambda run: m.known(run.compile).first_call_s, _COMPILE, _COMPILER, 1.0),
-    Count(WARM_COMPILE, "s", _warm_first_call, _TIMING, _COMPILER, 1.0),
+    Count(
+        COMPILE,
+        "s",
+        lambda run: m.known(run.compile).first_call_s,
+        _COMPILE,
+        _COMPILER,
+        1.0,
+        calls=_cold_calls,
+    ),
+    Count(WARM_COMPILE, "s", _warm_first_call, _TIMING, _COMPILER, 1.0, calls=_warm_calls),
 )
 _FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
 # metrics that a budget can be put on: percent of what base has
@@ -497,7 +547,69 @@ def _counts(
             unseen = m.MetricVerdict.NOT_OBSERVED
             yield replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=note)
             continue
-        yield replace(metric, verdict=count.verdict(*both, budget or 0.0))
+        judged = replace(metric, verdict=count.verdict(*both, budget or 0.0))
+        if count.calls is not None and sides.pairs is not None:
+            moved = count.verdict(*both) is not m.MetricVerdict.SAME
+            judged = _first_call(metric, count.calls, sides, moved=moved)
+        yield judged
+
+
+FIRST_CALL_PERCENT, FIRST_CALL_LEAST_S = 10.0, 0.1  # a change of a first call, judged in pairs
+_CALLED_ONCE = "one process of each side cannot tell a change from chance"
+
+
+def _first_call(
+    metric: m.ComparedMetric,
+    calls: Callable[[m.Rounds], Mapping[int, float]],
+    sides: Sides,
+    *,
+    moved: bool,
+) -> m.ComparedMetric:
+    """By the pairs that there are. ``moved``: a single process of each side differs as two of one
+    program rarely do."""
+    base, head = (
+        Samples(1.0, 1.0, 1.0, 1, rounds=_calls_of(run, calls)) for run in (sides.base, sides.head)
+    )
+    in_turn = sides.pairs
+    if calls is _cold_calls:
+        made = max((number - 1 for number in base.rounds.keys() & head.rounds.keys()), default=0)
+        in_turn = InTurn(len(COLD_ROUNDS), made)
+    assert in_turn is not None
+    limit = metric.budget_percent
+    if limit is None:
+        limit = FIRST_CALL_PERCENT
+        metric = replace(metric, tolerance_percent=limit)
+    answer = judge(base, head, limit / 100, in_turn)
+    unsettled = replace(metric, verdict=m.MetricVerdict.INCONCLUSIVE)
+    if answer.interval is None:
+        if not moved:
+            return metric
+        return replace(unsettled, undecided=m.Undecided.ONE_ROUND, note=_CALLED_ONCE)
+    within = answer.interval
+    number = len(pairs(base, head, in_turn))
+    found: dict[str, Any] = {
+        "base": within.first,
+        "head": within.second,
+        "ratio": within.ratio,
+        "low": within.low,
+        "high": within.high,
+        "base_rounds": number,
+        "head_rounds": number,
+    }
+    if answer.verdict is m.Judged.UNDECIDED:
+        why = m.Undecided.STRADDLES_BUDGET
+        return replace(unsettled, **found, undecided=why, note="the interval includes the limit")
+    if metric.budget_percent is None and abs(within.second - within.first) < FIRST_CALL_LEAST_S:
+        return replace(metric, **found)
+    return replace(metric, **found, verdict=VERDICTS[answer.verdict])
+
+
+@m.otherwise({})
+def _calls_of(
+    run: m.RunReport, calls: Callable[[m.Rounds], Mapping[int, float]]
+) -> Mapping[int, float]:
+    rounds: m.Rounds = m.known(run.rounds)
+    return calls(rounds)
 
 
 @m.otherwise(None)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.findings import would_fail
-from kgprof.compare.metrics import COMPILE, WARM_COMPILE, both_known, compiles, named, plain
+from kgprof.compare.metrics import both_known, compiles, named, plain
 from kgprof.compare.work import in_words
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -161,7 +161,8 @@ def _verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ve
         return m.Verdict(
             status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared, root)
         )
-    text = f"{_LEADS.get(code, '')}{first.text}{_first_call(compared, first)}"
+    longer = clause("; ", _first_call(compared, first.worse))
+    text = f"{_LEADS.get(code, '')}{first.text}{longer}"
     run = next((run for run in compared.runs if run.run == first.worse), None)
     if run is not None and run.causes and isinstance(run.explained_us, float):
         cause = run.causes[0]
@@ -181,22 +182,21 @@ def _named(place: m.Location | None, root: str) -> str:
     return f"{relative(place.file, root)}:{place.line}"
 
 
-def _first_call(compared: m.Comparison, first: Reason) -> str:
+def _first_call(compared: m.Comparison, worse: m.RunKey | None = None) -> str:
     """A first call that became longer, of the run that leads or of any; it decides only with a
     limit of its own."""
-    runs = [run for run in compared.runs if first.worse in (None, run.run)]
+    runs = [run for run in compared.runs if worse in (None, run.run)]
     calls = [
-        named(run.metrics, name)
-        for name in (COMPILE, WARM_COMPILE)
-        for run in runs
-        if compiles(run.metrics)
+        named(run.metrics, name) for name in m.FIRST_CALLS for run in runs if compiles(run.metrics)
     ]
     longer = next(
         (call for call in calls if call and call.verdict is _WORSE and not call.decides), None
     )
     if longer is None or isinstance(longer.ratio, m.Skipped):
         return ""
-    return f"; {longer.name} {plain(longer.base)} -> {plain(longer.head)} s"
+    if both_known(longer.low, longer.high):
+        return metric_words(longer)
+    return f"{longer.name} {plain(longer.base)} -> {plain(longer.head)} s"
 
 
 def metric_words(metric: m.ComparedMetric) -> str:
@@ -250,10 +250,13 @@ def _passed(compared: m.Comparison, root: str) -> str:
     timed = {metric.run for metric in times}
     if len(timed) < in_both:
         runs = f"{len(timed)} of {runs}"
-    return (
+    text = (
         f"no regression: every time is within its limit in {runs}, and there is "
         f"{_nothing_new(compared)}"
     )
+    if compared.in_turn is not None and (longer := _first_call(compared)):
+        return f"{longer}; {text}"
+    return text
 
 
 @m.otherwise(1.0)

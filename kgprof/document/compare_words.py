@@ -368,10 +368,16 @@ def headline(profile: m.Profile) -> m.Verdict:
             low, high = sorted((abs(low), abs(high)))
         limit = or_dash(step.budget_percent, "; limit {:g} %".format, "")
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %{limit})"
-    first = next((each for each in metrics if each.name == m.COLD_FIRST_CALL), None)
-    if first and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
+    calls = [each for each in metrics if each.name in m.FIRST_CALLS]
+    longer = (each for each in calls if each.verdict is m.MetricVerdict.WORSE)
+    first = next(longer, None)
+    if first and isinstance(first.ratio, float):
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
-        text += f", first call {ratio(first.ratio)} as long ({sides})"
+        called = f"{first.name} {ratio(first.ratio)} as long ({sides})"
+        both = text, called
+        if first.ratio > times_as_long:
+            both = called.capitalize(), f"{text[:1].lower()}{text[1:]}"
+        text = ", ".join(both)
     processes = plural(step.head_rounds, "process", "processes")
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}"
     if comparison.in_turn:

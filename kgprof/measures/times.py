@@ -239,6 +239,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
         lost=tuple(_lost(run)),
+        cold_first_call_s=run.cold_calls_s,
     )
 
 

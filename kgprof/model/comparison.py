@@ -23,6 +23,8 @@ class Presence(StrEnum):
 # Names of metrics that a page shows by themselves; they are the keys of budgets too.
 KERNELS_PER_STEP = "kernels per step"
 COLD_FIRST_CALL = "first call, cold cache"
+WARM_FIRST_CALL = "first call, warm cache"
+FIRST_CALLS = (COLD_FIRST_CALL, WARM_FIRST_CALL)
 
 
 class MetricVerdict(StrEnum):

@@ -300,6 +300,7 @@ class RunRecord(Model):
     eager_timing: TimingPass | Skipped = NOT_RUN_EAGERLY
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
+    cold_calls_s: tuple[float | Skipped, ...] = ()  # Rounds' cold_first_call_s
     # what the passes without a field here left
     further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)
 

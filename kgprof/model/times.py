@@ -97,6 +97,8 @@ class Rounds(Tagged):
     )  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
     in_turn: tuple[TakenInTurn | None, ...] = ()  # one each; None: it was timed alone
+    # of further processes on empty caches, each made beside one of another side
+    cold_first_call_s: tuple[float | Skipped, ...] = ()
 
 
 class ProcessSteps(Model):

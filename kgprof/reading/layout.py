@@ -19,6 +19,8 @@ into place.
         exit.json probe_exit.json        how child A and child B ended
         round_2.json round_2_exit.json round_2_log.txt
                                          TIMING once more, one set a round from the second on
+        cold_2.json cold_2_log.txt       of sides recorded in turn: seconds of a first call more, on
+                                         empty caches
         trace.json.gz stack_trace.json.gz kernels.json.gz
                                          what torch.profiler exported
         holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it
@@ -81,6 +83,11 @@ _NAME_LIMIT = 120  # characters of a folder name; file systems stop at 255 bytes
 def round_name(number: int) -> str:
     """What the files of one further round begin with."""
     return f"round_{number}"
+
+
+def cold_name(number: int) -> str:
+    """The file of a first call on empty caches, beside the other side's."""
+    return f"cold_{number}.json"
 
 
 def exit_name(probe: bool) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
+from kgprof.judge import COLD_ROUNDS
 from kgprof.reading import dynamo_settings, files, layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
 from kgprof.reading.structured_trace import is_whole
@@ -198,6 +199,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
             _load_round(run, number, header, folder)
             for number in range(2, header.options.rounds + 1)
         ),
+        cold_calls_s=_cold_first_calls(run, folder),
     )
 
 
@@ -247,6 +249,15 @@ def _load_round(run: Path, number: int, header: m.RecordingHeader, within: Path)
         exit=ended,
         measured=measured or m.Skipped(_why_missing(ended, "round")),
     )
+
+
+def _cold_first_calls(run: Path, within: Path) -> tuple[float | m.Skipped, ...]:
+    """Empty for a Recording that has none."""
+    paths = [run / layout.cold_name(number) for number in COLD_ROUNDS]
+    if not any(path.exists() for path in paths):
+        return ()
+    calls = (_read_if_there(path, m.Bounded, within) for path in paths)
+    return tuple(m.Skipped("it did not end well") if call is None else call for call in calls)
 
 
 def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | None:

@@ -15,6 +15,7 @@ from kgprof.compare.parts import more_calls
 from kgprof.compare.verdict import reasons
 from kgprof.document import compare_words
 from kgprof.errors import EXIT_INCONCLUSIVE, UsageError
+from kgprof.measures.times import spread
 from kgprof.model import (
     ComparedMetric,
     CompileSummary,
@@ -252,6 +253,98 @@ def test_drift_that_both_sides_share_cancels_in_pairs(
     # As two recordings made one after the other they settle nothing.
     apart = msgspec.structs.replace(base, in_turn=None), msgspec.structs.replace(head, in_turn=None)
     assert step_of(*apart).verdict == "inconclusive"
+
+
+def starting(given: Profile, cold_s: Sequence[float], warm_s: Sequence[float]) -> Profile:
+    """``cold_s``: of the whole recording, then of pairs on empty caches."""
+    rounds, compiled = given.runs[0].rounds, given.runs[0].compile
+    assert isinstance(rounds, Rounds)
+    assert not isinstance(compiled, Skipped)
+    return with_run(
+        given,
+        compile=msgspec.structs.replace(compiled, first_call_s=cold_s[0]),
+        rounds=msgspec.structs.replace(
+            rounds,
+            warm_first_call_s=tuple(warm_s),
+            warm_first_call=spread(warm_s, "s"),
+            graphs_compiled=(0,) * len(warm_s),
+            cold_first_call_s=tuple(cold_s[1:]),
+        ),
+    )
+
+
+WARM = (1.0, 1.1, 0.9, 1.0, 1.1, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("of_base", "of_head", "verdicts"),
+    [
+        # of the whole recordings alone: as far apart as two of one program may be, and further
+        ((10.0,), (12.0,), ("same", "same")),
+        ((10.0,), (40.0,), ("inconclusive", "same")),
+        ((10.0, 10.5, 9.8, 10.1), (40.0, 39.0, 41.0, 40.5), ("worse", "same")),
+        ((10.0, 10.5, 9.8, 10.1), (40.0, 10.4, 9.9, 10.0), ("same", "same")),
+        # no look: the third pair was not made
+        ((10.0, 10.5, 9.8), (40.0, 39.0, 41.0), ("inconclusive", "same")),
+    ],
+)
+def test_a_first_call_is_judged_by_pairs_that_alone_decide(
+    of_base: tuple[float, ...],
+    of_head: tuple[float, ...],
+    verdicts: tuple[str, str],
+) -> None:
+    base = starting(in_turn("base", MACHINE), of_base, WARM)
+    head = starting(in_turn("head", MACHINE), of_head, WARM)
+
+    (run,) = comparison(base, head).runs
+
+    found = metrics_of(run)
+    assert (found["first call, cold cache"], found["first call, warm cache"]) == verdicts
+
+
+def test_a_warm_start_that_is_longer_in_every_pair_is_said_first() -> None:
+    base = starting(in_turn("base", MACHINE), (10.0,), WARM)
+    head = starting(in_turn("head", MACHINE), (10.0,), [15.8 * own for own in WARM])
+
+    found = compare(base, head)
+
+    assert found.exit_code == 0
+    assert found.verdict.text.startswith("first call, warm cache +1480.0 % (95 % CI +1480.0 to")
+    # One process that found its cache empty is no sample of it.
+    rounds = base.runs[0].rounds
+    assert isinstance(rounds, Rounds)
+    lost = msgspec.structs.replace(
+        rounds, warm_first_call_s=(50.0, *WARM[1:]), graphs_compiled=(1, 0, 0, 0, 0, 0)
+    )
+    (run,) = comparison(
+        with_run(base, rounds=lost), starting(in_turn("head", MACHINE), (10.0,), WARM)
+    ).runs
+    (call,) = (each for each in run.metrics if each.name == "first call, warm cache")
+    assert (call.verdict, call.ratio, call.base_rounds) == ("same", 1.0, 5)
+
+
+def test_a_limit_that_nobody_gave_is_what_the_last_look_could_have_seen() -> None:
+    def sides(most: int, **limits: float) -> tuple[Profile, Profile]:
+        wide = [1.0, *(at * own**8 for at, own in zip(MACHINE[1:], NOISE[1:], strict=True))]
+        told = InTurn(id="a pair", side="base", most_rounds=most, limits=limits)
+        pair = in_turn("base", MACHINE), in_turn("head", wide)
+        base, head = (
+            msgspec.structs.replace(one, in_turn=msgspec.structs.replace(told, side=side))
+            for one, side in zip(pair, ("base", "head"), strict=True)
+        )
+        return base, head
+
+    early = step_of(*sides(10))
+    last = step_of(*sides(6))
+    given = step_of(*sides(6, step=2.0))
+
+    assert (early.verdict, early.budget_percent) == ("inconclusive", 2.0)
+    assert (given.verdict, given.budget_percent) == ("inconclusive", 2.0)
+    assert last.verdict == "same"
+    assert isinstance(last.high, float)
+    assert last.budget_percent is not None
+    assert 2.0 < last.budget_percent < 6.0
+    assert "could not have seen 2 %" in last.note
 
 
 def taking_turns(given: Profile, pieces: Sequence[float]) -> Profile:

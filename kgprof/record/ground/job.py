@@ -84,6 +84,7 @@ class Job(m.Model, kw_only=False):
     checkout: Checkout | None = None  # None: the child runs where kgprof was started
     turns: tuple[int, int] | None = None  # ROUND: beside the other side's (record.ground.turns)
     slice_steps: int = 1
+    cold: bool = False  # ROUND: no more than a first call, on empty caches
     # PROBE, AGREEMENT: names the children that run at the same time (kgprof.record.ground.alone)
     beside: str = ""
     without: tuple[m.Unavailable, ...] = ()  # sources that do not listen, and why

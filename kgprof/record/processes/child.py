@@ -278,13 +278,20 @@ def measure_pass(run: Run, name: m.PassName, events: Events) -> None:
 
 def timing_round(job: Job, events: Events) -> None:
     from kgprof.record.ground.turns import Turns
-    from kgprof.record.passes.timing import timed_round
+    from kgprof.record.passes.timing import timed_round, wall_us
     from kgprof.workloads.backend import in_place_of_inductor
 
     turns = Turns(job.turns, job.slice_steps)
     with in_place_of_inductor(job.options.backend):
         run = Run(job, events.phase)
-        timed = timed_round(run.load(), run.device, run.options, events.phase, turns)
+        session = run.load()
+        if job.cold:
+            with events.phase("first call"):
+                first_call_s = wall_us(session.step, run.device) / 1e6
+            refuse_the_other_side(job.checkout)
+            store.write_json(run.folder / layout.cold_name(job.round), first_call_s)
+            return
+        timed = timed_round(session, run.device, run.options, events.phase, turns)
     refuse_the_other_side(job.checkout)
     store.write_json(run.folder / f"{layout.round_name(job.round)}.json", timed)
 

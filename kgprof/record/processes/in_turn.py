@@ -10,7 +10,9 @@ when it is decided, at the looks that were planned.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from kgprof.errors import (
     UsageError,
     WorkloadError,
 )
+from kgprof.judge import COLD_ROUNDS
 from kgprof.progress import Progress
 from kgprof.reading import layout
 from kgprof.record.ground import store
@@ -33,6 +36,7 @@ from kgprof.record.ground.scratch import scratch_folder
 from kgprof.record.processes import fork_server, recorder
 from kgprof.workloads.catalog import BUILT_IN
 
+COLD_MOST_S = 600  # after which no first call on empty caches is begun
 APART = "both sides cannot run at the same time here: from now on one process after the other"
 # what the owner runs after a checkout is for the owner's own
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -51,14 +55,16 @@ def record_in_turn(
     *,
     looks: Sequence[int],
     decided: Callable[[int], bool],
+    cold: Callable[[], Collection[m.RunKey]] = tuple,
     redact: recorder.Redact = str,
 ) -> bool:
     """Both Recordings, with at most as many pairs as the last of ``looks``; whether it came to its
     end.
 
     ``decided`` is asked after as many pairs as each of ``looks`` says. A process that dies costs
-    its pair. Raises UsageError and WorkloadError, which name the side, for a workload that cannot
-    be loaded.
+    its pair. ``cold`` names the runs whose two first calls on empty caches are far apart: they are
+    made again in pairs, and none is begun after COLD_MOST_S. Raises UsageError and WorkloadError,
+    which name the side, for a workload that cannot be loaded.
     """
     options = replace(options, rounds=looks[-1] + 1)
     with scratch_folder("kgprof-") as scratch, fork_server.imports_shared():
@@ -97,6 +103,12 @@ def record_in_turn(
                         progress.result(APART, key)
                 if pairs in looks and decided(pairs):
                     break
+            doubtful = cold() if keys else ()
+            ends = time.monotonic() + COLD_MOST_S
+            for number, key in product(COLD_ROUNDS, [key for key in keys if key in doubtful]):
+                for each in made if number % 2 else made[::-1]:
+                    if time.monotonic() < ends:
+                        each.measure_cold(key, number)
         except KeyboardInterrupt:
             for each in made:
                 _say_so_far(each, pairs, interrupted=True)

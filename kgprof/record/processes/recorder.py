@@ -557,6 +557,10 @@ class Recorder:
         store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
         return False
 
+    def measure_cold(self, key: m.RunKey, number: int) -> None:
+        """A first call on empty caches, in a fresh process; one that dies leaves nothing."""
+        self._start(self._job(Task.ROUND, key, round=number, cold=True), decides=False)
+
     def measure_pair(
         self, other: Recorder, key: m.RunKey, number: int, *, at_once: bool = False
     ) -> bool:
@@ -669,6 +673,8 @@ class Recorder:
         first = task.value if key is None else "prepare"
         round_ = f"pair {job.round - 1}" if self._side else f"round {job.round}"
         tried = "trying a setting" if job.setting is not None else ""
+        if job.cold:
+            tried = "empty caches"
         said = ", ".join(filter(None, (self._side, tried, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
         if not waits:
@@ -730,6 +736,9 @@ class Recorder:
         elif job.control:
             prefix = "control_"
             exit_file = None
+        elif job.cold:
+            prefix = f"cold_{job.round}_"
+            exit_file = None
         elif job.task is Task.ROUND:
             prefix = f"{layout.round_name(job.round)}_"
             exit_file = run / f"{prefix}exit.json"
@@ -771,7 +780,7 @@ class Recorder:
             extra["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
         if self._is_rank(job.task):
             extra |= flight_recorder.variables(self._collectives, os.environ)
-        if job.setting is not None:
+        if job.setting is not None or job.cold:
             folder = self._scratch / "caches-trial"
             kept = False
         return Caches(folder=folder, seed=self._scratch / PROBE_CACHE, kept=kept, extra=extra)
