@@ -616,6 +616,7 @@ def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: b
         )
     own = (
         "work_only",
+        "python",
         "rounds",
         "strategies",
         "modes",

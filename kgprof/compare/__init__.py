@@ -12,12 +12,12 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis.trace_diff import difference
-from kgprof.compare import changes, flame_diff, verdict
+from kgprof.compare import changes, flame_diff, upgrade, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import MachineDrifts, drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
-from kgprof.compare.work import compared_work
+from kgprof.compare.work import compared_work, in_words
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
 from kgprof.wording import clause, relative
@@ -116,12 +116,17 @@ def compare(
         *sorted(flags, key=lambda flag: flag.name),
     )
     in_turn = _in_turn(base, head)
+    changed = changes.between(base, head, diff)
+    upgraded = ""
+    if in_turn is not None and (interpreters := upgrade.interpreters(base, head)):
+        environment += interpreters
+        upgraded = upgrade.in_words(environment, base, head, changed)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
         base=_side(base, sources[0]),
         head=_side(head, sources[1]),
         environment=environment,
-        comparable=settings.allow_different_environment or not environment,
+        comparable=bool(settings.allow_different_environment or not environment or upgraded),
         fail_on=settings.fail_on,
         findings=findings,
         not_looked_for=tuple(
@@ -132,6 +137,8 @@ def compare(
         settings=_changes(_options(base), _options(head)),
         method=method_of(in_turn, base.options, head.options),
         in_turn=in_turn,
+        upgrade=upgraded,
+        defaults=tuple(upgrade.defaults(base, head)) if upgraded else (),
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
         compared = replace(compared, notes=("both sides are the same recording",))
@@ -139,16 +146,45 @@ def compare(
     if in_turn is not None:
         budgets |= in_turn.limits
     budgets |= settings.budgets
-    runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
+    runs = tuple(_runs(base, head, compared, budgets, changed))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = replace(compared, runs=runs, causes=causes)
+    if upgraded:
+        compared = _with_what_came_along(compared, base, head, changed)
     reasons = verdict.reasons(base, head, compared)
     return replace(
         head,
+        # 1,900 settings and decompositions: those that differ are the comparison's
+        environment=replace(head.environment, defaults={}),
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.source_root),
         exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
     )
+
+
+def _with_what_came_along(
+    compared: m.Comparison,
+    base: m.Profile,
+    head: m.Profile,
+    changed: Sequence[changes.ChangedLine],
+) -> m.Comparison:
+    """With what changed in torch itself, after the causes that explain a part of the time; nothing
+    where the work is the same and no time is worse."""
+    metrics = [metric for run in compared.runs for metric in run.metrics]
+    worse = any(each.time_of and each.verdict is m.MetricVerdict.WORSE for each in metrics)
+    works = [run.work for run in compared.runs if isinstance(run.work, m.ComparedWork)]
+    apart = upgrade.told_apart(compared.runs, changed)
+    compared = replace(
+        compared,
+        work=in_words(compared, head.source_root),
+        notes=(*compared.notes, *filter(None, (apart,))),
+    )
+    if not worse and not any(work.differs for work in works):
+        return compared
+    timed = [each for each in compared.causes if isinstance(each.explains_us, float)]
+    others = [each for each in compared.causes if each not in timed]
+    came = upgrade.causes(compared.defaults, base, head.runs)
+    return replace(compared, causes=(*timed, *came, *others))
 
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
@@ -244,7 +280,7 @@ def _runs(
         yield replace(
             causes,
             work=compared_work(before, after, causes, mine, due_to, head),
-            causes=changes.put_down(causes, changed, mine, after, head),
+            causes=changes.put_down(causes, () if compared.upgrade else changed, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,

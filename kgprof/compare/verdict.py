@@ -126,7 +126,15 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
 
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
-    return replace(_verdict(found, compared, root), trust=_power(compared))
+    judged = replace(_verdict(found, compared, root), trust=_power(compared))
+    if not compared.upgrade:
+        return judged
+    work = compared.work
+    text = judged.text
+    if work not in text:
+        text = f"{text}; {work}"
+    reasons = (*compared.notes, *(reason for reason in judged.reasons if reason != work))
+    return replace(judged, text=f"{compared.upgrade}: {text}", reasons=reasons)
 
 
 def _power(compared: m.Comparison) -> str:

@@ -373,6 +373,8 @@ def headline(profile: m.Profile) -> m.Verdict:
     if first and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
         text += f", first call {ratio(first.ratio)} as long ({sides})"
+    if comparison.upgrade:
+        text = f"{comparison.upgrade}: {text[0].lower()}{text[1:]}; {comparison.work}"
     processes = plural(step.head_rounds, "process", "processes")
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}"
     if comparison.in_turn:
@@ -428,6 +430,11 @@ def settings_that_differ(comparison: m.Comparison) -> Sequence[m.ChangedFact]:
 
 
 def comparability(comparison: m.Comparison) -> str:
+    if comparison.upgrade:
+        return (
+            "Recorded in turn on one machine with two interpreters "
+            f"({comparison.upgrade}), so times are compared."
+        )
     if comparison.environment:
         differ = f"The environments differ in {plural(len(comparison.environment), 'fact')}"
         if comparison.comparable:

@@ -84,7 +84,13 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         bytes_per_step=_per_step(works, runs, _moved_bytes),
         flops_per_step=_flops(works, runs),
         eager=eager,
+        passes=_passes(run.record.compile),
     )
+
+
+@m.otherwise(())
+def _passes(made: m.CompilePass | m.Skipped) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(m.known(made).inductor.items()))
 
 
 def _operator(one: compiled_text.Operator, items: _Items, run: RunEvidence) -> int:

@@ -36,6 +36,7 @@ class CompiledWork(Tagged):
     eager: tuple[tuple[str, float], ...] | Skipped = Skipped(
         "this report has no types of eager operators"
     )
+    passes: tuple[tuple[str, int], ...] = ()  # of Inductor's, with how often each did something
 
     def __post_init__(self) -> None:
         """Raises ValueError for a place that is none, in a report that somebody changed."""
