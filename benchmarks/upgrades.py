@@ -52,9 +52,9 @@ CASES = {
         "dynamo.assume_static_by_default",
         "import torch._dynamo.config as config; config.assume_static_by_default = False",
     ),
-    "modules-not-inlined": Case(
-        "dynamo.inline_inbuilt_nn_modules",
-        "import torch._dynamo.config as config; config.inline_inbuilt_nn_modules = False",
+    "modules-not-guarded": Case(
+        "dynamo.guard_nn_modules",
+        "import torch._dynamo.config as config; config.guard_nn_modules = False",
     ),
     "gelu-not-decomposed": Case(
         "decomposition of aten.gelu.default",

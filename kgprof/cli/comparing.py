@@ -32,7 +32,6 @@ from kgprof.render import sheet
 from kgprof.workloads import loading, programs
 
 HISTORY_FILES = ("history.json", "history.html")
-_SAID = 3  # parts of an interpreter's path: "venv/bin/python"
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
@@ -157,13 +156,12 @@ class Comparing(m.Model, kw_only=False):
         budgets = {**DEFAULT_BUDGETS, **self.settings.budgets}
         limits = {str(name): percent for name, percent in budgets.items()}
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
-        pythons = [
-            "/".join(Path(tree.python).parts[-_SAID:]) * (trees[0].python != trees[1].python)
-            for tree in trees
-        ]
+        two = trees[0].python != trees[1].python
         one, other = (
-            in_turn.Side(told=pair(side=side, python=python), checkout=tree, output=place)
-            for side, python, tree, place in zip(SIDES, pythons, trees, places, strict=True)
+            in_turn.Side(
+                told=pair(side=side, python=_said(tree) * two), checkout=tree, output=place
+            )
+            for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
         load_before(asked, self.context)
         self.context.inform(method_of(other.told, asked))
@@ -177,6 +175,11 @@ class Comparing(m.Model, kw_only=False):
                 decided=lambda pairs: _decided(judge(), pairs, shown),
                 redact=redactor(self.context, trees[1].folder),
             )
+
+
+def _said(tree: Checkout) -> str:
+    """The end of its interpreter's path: "venv/bin/python"."""
+    return "/".join(Path(tree.python).parts[-3:])
 
 
 def _with_page(found: m.Profile) -> m.Profile:

@@ -13,7 +13,7 @@ from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis.trace_diff import difference
 from kgprof.compare import changes, flame_diff, upgrade, verdict
-from kgprof.compare.causes import explained, overall
+from kgprof.compare.causes import CLOCKLESS, explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import MachineDrifts, drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
@@ -138,7 +138,6 @@ def compare(
         method=method_of(in_turn, base.options, head.options),
         in_turn=in_turn,
         upgrade=upgraded,
-        defaults=tuple(upgrade.defaults(base, head)) if upgraded else (),
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
         compared = replace(compared, notes=("both sides are the same recording",))
@@ -168,23 +167,31 @@ def _with_what_came_along(
     head: m.Profile,
     changed: Sequence[changes.ChangedLine],
 ) -> m.Comparison:
-    """With what changed in torch itself, after the causes that explain a part of the time; nothing
-    where the work is the same and no time is worse."""
-    metrics = [metric for run in compared.runs for metric in run.metrics]
-    worse = any(each.time_of and each.verdict is m.MetricVerdict.WORSE for each in metrics)
-    works = [run.work for run in compared.runs if isinstance(run.work, m.ComparedWork)]
-    apart = upgrade.told_apart(compared.runs, changed)
+    """With what changed in torch itself, where the work differs: after the causes that explain a
+    part of the time."""
+    defaults = _changes(base.environment.defaults, head.environment.defaults, upgrade.ABSENT)
     compared = replace(
         compared,
         work=in_words(compared, head.source_root),
-        notes=(*compared.notes, *filter(None, (apart,))),
+        defaults=upgrade.of_the_device(defaults, head.device),
     )
-    if not worse and not any(work.differs for work in works):
+    if not any(isinstance(run.work, m.ComparedWork) and run.work.differs for run in compared.runs):
         return compared
-    timed = [each for each in compared.causes if isinstance(each.explains_us, float)]
-    others = [each for each in compared.causes if each not in timed]
-    came = upgrade.causes(compared.defaults, base, head.runs)
-    return replace(compared, causes=(*timed, *came, *others))
+    if changed:
+        compared = replace(compared, notes=(upgrade.BOTH,))
+    works = [
+        [run.work for run in side.runs if isinstance(run.work, m.CompiledWork)]
+        for side in (base, head)
+    ]
+    passes = dict.fromkeys(
+        change
+        for before, after in zip(*works, strict=False)
+        for change in _changes(before.passes, after.passes, absent="0")
+    )
+    items = [item for side in works for work in side for item in work.items]
+    came = upgrade.causes(compared.defaults, [*passes], items)
+    causes = sorted((*came, *compared.causes), key=lambda each: each.explains_us is CLOCKLESS)
+    return replace(compared, causes=tuple(causes))
 
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
@@ -280,7 +287,7 @@ def _runs(
         yield replace(
             causes,
             work=compared_work(before, after, causes, mine, due_to, head),
-            causes=changes.put_down(causes, () if compared.upgrade else changed, mine, after, head),
+            causes=changes.put_down(causes, due_to, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,

@@ -129,12 +129,9 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
     judged = replace(_verdict(found, compared, root), trust=_power(compared))
     if not compared.upgrade:
         return judged
-    work = compared.work
-    text = judged.text
-    if work not in text:
-        text = f"{text}; {work}"
-    reasons = (*compared.notes, *(reason for reason in judged.reasons if reason != work))
-    return replace(judged, text=f"{compared.upgrade}: {text}", reasons=reasons)
+    text = "; ".join(dict.fromkeys((*judged.text.split("; "), *compared.work.split("; "))))
+    also = (*compared.notes, *(each for each in judged.reasons if each != compared.work))
+    return replace(judged, text=f"{compared.upgrade}: {text}", reasons=also)
 
 
 def _power(compared: m.Comparison) -> str:

@@ -432,9 +432,9 @@ def _by_line(aspect: m.WorkAspect, gone: _Items, new: _Items) -> Iterator[m.Work
             text = f"+ {_names(mine)}"
         if new and gone:
             text = f"{text} in place of {_names(gone)}"
-        kernels = [_kernel(item) for item in mine]
-        if new and all(kernels) and kernels == [_kernel(item) for item in gone]:
-            text = f"another source of {', '.join(kernels[:NAMED])}{and_more(kernels, NAMED)}"
+        names = _kernels(mine)
+        if new and aspect is m.WorkAspect.CODE and names == _kernels(gone):
+            text = f"other code or sizes of {', '.join(names[:NAMED])}{and_more(names, NAMED)}"
         yield m.WorkDifference(aspect, text, _line(mine), only_in_base=not new)
 
 
@@ -444,10 +444,9 @@ def _names(items: _Items) -> str:
     return ", ".join(names) + f" and {more:,} more" * (more > 0)
 
 
-def _kernel(item: _Item) -> str:
-    """Without the digest of its source; empty for what is no kernel with one."""
-    name, space, _ = _shown(item.text).partition(" ")
-    return name * bool(space and name.startswith(_CALLED))
+def _kernels(items: _Items) -> list[str]:
+    """Their names without the digests of their sources."""
+    return [_shown(item.text).partition(" ")[0] for item in items]
 
 
 def _shown(text: str) -> str:

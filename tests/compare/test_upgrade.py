@@ -9,7 +9,7 @@ import pytest
 from kgprof import model as m
 from kgprof.compare import compare
 from kgprof.document import compare_words
-from tests.analysis.compared import ROOT, profile, slower
+from tests.analysis.compared import ROOT, profile
 from tests.compare.test_work import WORK, at, changed, with_work
 
 BEFORE = {"inductor.max_fusion_size": "64", "decomposition of aten.sin.default": "there"}
@@ -68,7 +68,8 @@ def test_versions_that_differ_by_their_build_alone_are_told_with_it() -> None:
         ),
         (
             {"inductor.max_fusion_size": "64"},
-            "decomposition of aten.sin.default: there -> not there",
+            "Inductor decomposes other operators: "
+            "decomposition of aten.sin.default there -> not there",
         ),
     ],
 )
@@ -83,17 +84,9 @@ def test_what_torch_itself_sets_is_a_cause_where_the_work_differs(
     assert len(same.defaults) == 1
 
 
-def test_an_upgrade_that_makes_it_slower_has_its_defaults_as_causes_too() -> None:
-    head = slower(side("head", BEFORE | {"inductor.max_fusion_size": "1"}), 2000.0)
-
-    found = compared(side("base", BEFORE), head)
-
-    assert any("max_fusion_size" in cause.text for cause in found.causes)
-
-
 def test_a_pass_that_did_other_work_is_told_with_its_numbers() -> None:
-    base = side("base", {}, work=changed(passes=(("pattern_matcher_count", 16),)))
-    head = side("head", {}, work=changed(passes=(), calls=()))
+    base = side("base", {}, work=changed(passes={"pattern_matcher_count": "16"}))
+    head = side("head", {}, work=changed(passes={}, calls=()))
 
     found = compared(base, head)
 
@@ -112,7 +105,7 @@ def test_code_that_changed_as_well_is_said_and_not_blamed() -> None:
 
     assert found.upgrade.endswith("and 1 changed line of the program")
     (note,) = found.notes
-    assert note.startswith("the environment and the program changed: ")
+    assert note.startswith("the program changed as well, and either may be why")
 
 
 def test_one_interpreter_is_no_upgrade() -> None:

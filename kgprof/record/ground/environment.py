@@ -5,7 +5,6 @@ import importlib
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import stat
 import subprocess
@@ -25,12 +24,7 @@ from kgprof.record.ground.job import VECTOR_ISA_WORKS
 from kgprof.record.ground.source import Source, preceded, replace
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# settings that change no code, and overloads of an operator that no compiled graph has
-NO_CODE = re.compile(
-    r"(?:_dir|_path|_root|_threads)$|(?:^|\.)_|^trace\.|^test_configs\.|TESTING_ONLY"
-)
-VARIANT = re.compile(r"[Nn]ame|(?:\.|_)out$")
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+PLAIN = (bool, int, float, str, type(None))
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
 
@@ -97,13 +91,11 @@ def _defaults() -> dict[str, str]:
     for module in ("_inductor", "_dynamo", "_functorch"):
         config: Any = importlib.import_module(f"torch.{module}.config")
         for name, value in config.get_config_copy().items():
-            if not NO_CODE.search(name):
-                told = sorted(value, key=repr) if isinstance(value, set) else value
-                found[f"{module[1:]}.{name}"] = ADDRESS.sub("", repr(told))
+            if isinstance(value, PLAIN):
+                found[f"{module[1:]}.{name}"] = repr(value)
     decomposition: Any = importlib.import_module("torch._inductor.decomposition")
-    for operator in map(str, decomposition.select_decomp_table()):
-        if not VARIANT.search(operator):
-            found[f"decomposition of {operator}"] = "there"
+    for operator in decomposition.select_decomp_table():
+        found[f"decomposition of {operator}"] = "there"
     return found
 
 

@@ -195,9 +195,9 @@ def checkouts(
         one, other = (
             replace(
                 _checkout(folder, str(opposite) if folder != opposite else "", workload),
-                python=python,
+                python=own,
             )
-            for folder, opposite, python in sides
+            for folder, opposite, own in sides
         )
         yield one, other
 
