@@ -18,7 +18,6 @@ import sys
 import sysconfig
 import tempfile
 import venv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +25,6 @@ from same_work.cases import HERE
 from same_work.run import LAST_COLUMNS, run
 
 FIRST = 3
-WORK_ONLY = ("--work-only",)
-TIMED = ("--rounds", "6", "--passes", "compile,timing,trace")
 PROGRAM = HERE / "programs" / "encoder.py"
 Row = dict[str, Any]
 
@@ -35,7 +32,6 @@ Row = dict[str, Any]
 class Case(NamedTuple):
     words: str  # that the report must say; empty: that nothing differs
     planted: str  # Python
-    options: Sequence[str] = WORK_ONLY
 
 
 CASES = {
@@ -61,11 +57,6 @@ CASES = {
         "import torch; from torch._inductor.decomposition import decompositions; "
         "del decompositions[torch.ops.aten.gelu.default]",
     ),
-    "no-patterns": Case(
-        "pattern_matcher_count",
-        "from torch._inductor.pattern_matcher import PatternMatcherPass; "
-        "PatternMatcherPass.apply = lambda self, graph: 0",
-    ),
     "slow-addmm": Case(
         "aten::baddbmm",
         """
@@ -78,7 +69,6 @@ def addmm(bias, one, other, *, beta=1, alpha=1, out):
     return out.copy_(found[0])
 aten.impl("addmm.out", addmm, "CPU")
 """,
-        TIMED,
     ),
 }
 
@@ -119,7 +109,7 @@ def compared(case: Case) -> Row:
         command = [
             *(sys.executable, "-m", "kgprof", "compare", "--record", ".", "."),
             *(f"{PROGRAM.name}:step", "--python", str(base), "--python", str(head)),
-            *(*case.options, "--no-ci", "-o", str(folder / "out"), f"--format=json={report}"),
+            *("--work-only", "--no-ci", "-o", str(folder / "out"), f"--format=json={report}"),
         ]
         done = run(command, folder / "program")
         told = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else {}

@@ -174,11 +174,10 @@ def _with_what_came_along(
         compared,
         work=in_words(compared, head.source_root),
         defaults=upgrade.of_the_device(defaults, head.device),
+        notes=(upgrade.BOTH,) if changed else (),
     )
     if not any(isinstance(run.work, m.ComparedWork) and run.work.differs for run in compared.runs):
         return compared
-    if changed:
-        compared = replace(compared, notes=(upgrade.BOTH,))
     works = [
         [run.work for run in side.runs if isinstance(run.work, m.CompiledWork)]
         for side in (base, head)

@@ -90,5 +90,5 @@ def of_the_device(defaults: Iterable[m.ChangedFact], device: str) -> tuple[m.Cha
 def _told(what: str, facts: Sequence[m.ChangedFact]) -> Iterator[m.Cause]:
     if facts:
         named = "; ".join(f"{each.name} {each.base} -> {each.head}" for each in facts[:_NAMED])
-        text = f"{what}: {named}{and_more(facts, _NAMED)}"
-        yield m.Cause(cause=m.CauseKind.SETTING, text=text, explains_us=CLOCKLESS)
+        said = f"{what}: {named}{and_more(facts, _NAMED)}"
+        yield m.Cause(cause=m.CauseKind.SETTING, text=said, explains_us=CLOCKLESS)

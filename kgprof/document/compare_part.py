@@ -68,7 +68,9 @@ def compare_part(
             *_changes("Facts of the environment that differ", "fact", found.environment),
             *_changes("Settings that differ", "setting", found.settings),
             *_changes(
-                "What torch itself sets, and decompositions", "default", found.defaults[:DEFAULTS]
+                "Defaults of torch and decompositions that differ",
+                "default",
+                found.defaults[:DEFAULTS],
             ),
         ),
         "notes": tuple(filter(None, notes)),
