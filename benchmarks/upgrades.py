@@ -57,6 +57,15 @@ CASES = {
         "import torch; from torch._inductor.decomposition import decompositions; "
         "del decompositions[torch.ops.aten.gelu.default]",
     ),
+    "modules-not-inlined": Case(  # torch 2.13 ignores it
+        "dynamo.inline_inbuilt_nn_modules",
+        "import torch._dynamo.config as config; config.inline_inbuilt_nn_modules = False",
+    ),
+    "no-patterns": Case(
+        "pattern_matcher_count",
+        "from torch._inductor.pattern_matcher import PatternMatcherPass; "
+        "PatternMatcherPass.apply = lambda self, graph: 0",
+    ),
     "slow-addmm": Case(
         "aten::baddbmm",
         """
