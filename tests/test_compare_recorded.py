@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -183,6 +185,31 @@ def test_the_work_alone_is_compared_without_a_clock(
         assert first.place.text == "return (x * self.gain).clone().sin()"
 
 
+def test_what_another_interpreter_sets_itself_is_named_and_no_line_is(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    pythons = []
+    for side, planted in (("base", ""), ("head", "config.assume_static_by_default = False")):
+        venv.create(tmp_path / side, symlinks=True)
+        (packages,) = (tmp_path / side).glob("lib/python*/site-packages")
+        (packages / "planted.py").write_text(f"from torch._dynamo import config\n{planted}\n")
+        lines = (sysconfig.get_path("purelib"), "import planted")
+        (packages / "planted.pth").write_text("\n".join(lines))
+        pythons += ["--python", f"{side}/bin/python"]
+    what = ("--record", ".", ".", "model.py:step", "-o", "out", "--format", "text")
+
+    # a process of its own: the tests' servers are of this interpreter
+    done = kgprof("compare", *what, *pythons, *WORK_ONLY, cwd=tmp_path, before=("-u",))
+
+    assert done.returncode == 0, done.stderr
+    assert "OK: another interpreter with the same versions, same code: " in done.stdout
+    said = "a default of torch's is another one: dynamo.assume_static_by_default True -> False"
+    assert said in done.stdout
+    report = decode_json((tmp_path / "out" / "report.json").read_bytes(), Profile)
+    assert report.comparison is not None
+    (fact,) = report.comparison.environment
+    assert (fact.base, fact.head) == ("base/bin/python", "head/bin/python")
+
+
 # ---------------------------------------------------------------- what it refuses
 
 
@@ -223,6 +250,17 @@ def test_the_work_alone_is_compared_without_a_clock(
         ),
         (("a", "b", "--rounds", "5"), 2, "compare runs nothing, so rounds cannot be used"),
         (("a", "b", "--work-only"), 2, "compare runs nothing, so work_only cannot be used"),
+        (("a", "b", "--python", "a"), 2, "compare runs nothing, so python cannot be used"),
+        (
+            ("--record", "HEAD^", ".", "bench/step.py:step", "--python", "nowhere/python"),
+            2,
+            "--python nowhere/python: no such program",
+        ),
+        (
+            ("--record", "HEAD^", ".", "bench/step.py:step", *("--python", "python3") * 3),
+            2,
+            "--python was given 3 times",
+        ),
         (
             ("--record", "HEAD^", ".", "bench/step.py:step", "--work-only", "--passes", "compile"),
             2,

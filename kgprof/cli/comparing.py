@@ -35,7 +35,7 @@ from kgprof.record.ground import commits, store
 from kgprof.record.ground.job import Checkout
 from kgprof.record.ground.private_names import private_names
 from kgprof.record.ground.unfinished import refuse_in_the_way, refuse_overwriting, results
-from kgprof.record.processes import in_turn
+from kgprof.record.processes import in_turn, interpreter
 from kgprof.workloads import loading, programs
 
 HISTORY_FILES = ("history.json", "history.html")
@@ -144,17 +144,25 @@ class Comparing(m.Model, kw_only=False):
         return self.shown(compared(before, after, self.settings, sources=sources, diff=diff))
 
     def checkouts(
-        self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int
+        self,
+        base: str,
+        head: str,
+        workload: str,
+        ask: Callable[[], m.Options],
+        *,
+        most: int,
+        pythons: Sequence[str] = (),
     ) -> int:
         """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a
-        checkout."""
+        checkout; ``pythons``: the interpreter of both sides, or one each."""
         output = self.context.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
         kept = output / BASE
         if kept.exists() and not (kept / layout.FOLDER / layout.HEADER).is_file():
             why = "already exists and is not a Recording's"
             raise UsageError(f"{kept} {why}", "choose another folder with -o")
         refuse_other_platforms()
-        with in_turn.checkouts(base, head, workload) as trees:
+        checked = [interpreter.checked(python) for python in pythons] or [""]
+        with in_turn.checkouts(base, head, workload, (checked[0], checked[-1])) as trees:
             before, after = trees
             in_head = _workload_file("HEAD", after, workload)
             in_base = _workload_file("BASE", before, workload)
@@ -188,8 +196,11 @@ class Comparing(m.Model, kw_only=False):
     ) -> bool:
         limits = {str(name): percent for name, percent in self.settings.budgets.items()}
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
+        two = trees[0].python != trees[1].python
         one, other = (
-            in_turn.Side(told=pair(side=side), checkout=tree, output=place)
+            in_turn.Side(
+                told=pair(side=side, python=_said(tree) * two), checkout=tree, output=place
+            )
             for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
         load_before(asked, self.context)
@@ -205,6 +216,11 @@ class Comparing(m.Model, kw_only=False):
                 cold=lambda: _doubtful(judge()),
                 redact=redactor(self.context, trees[1].folder),
             )
+
+
+def _said(tree: Checkout) -> str:
+    """The end of its interpreter's path: "venv/bin/python"."""
+    return "/".join(Path(tree.python).parts[-3:])
 
 
 def _with_page(found: m.Profile) -> m.Profile:

@@ -622,6 +622,7 @@ def refuse_unless_recorded(
         )
     own = (
         "work_only",
+        "python",
         "rounds",
         "strategies",
         "modes",

@@ -824,6 +824,15 @@ def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int
         "once, and nothing is timed."
     ),
 )
+@click.option(
+    "--python",
+    multiple=True,
+    metavar="PATH",
+    help=(
+        "With --record: the interpreter to record with. Given twice: BASE with the first, HEAD "
+        "with the second, to compare two versions of torch."
+    ),
+)
 @options.number(
     "--rounds",
     options.PAIRS,
@@ -857,6 +866,7 @@ def compare(
     history: Path | None,
     record: bool,
     work_only: bool,
+    python: tuple[str, ...],
     rounds: int,
     budgets: tuple[str, ...],
     fail_on: str | None,
@@ -894,6 +904,7 @@ def compare(
     \b
     For example:  kgprof compare --record HEAD^ . my_model.py:step
                   kgprof compare --record ../v1 . linkpred --max-regression step=2% -- --queries 100
+                  kgprof compare --record . . linkpred --python v1/bin/python --python v2/bin/python
                   kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare v1 v2 v3 -o history
@@ -903,6 +914,8 @@ def compare(
     from kgprof.cli.comparing import Comparing
 
     options.refuse_unless_recorded(context, sides, history, record=record)
+    if len(python) > 2:
+        raise UsageError(f"--python was given {len(python)} times", "give it once or twice")
     settings, entries = reading.compare_settings(
         budgets, fail_on, accepted, allow_different_environment
     )
@@ -918,7 +931,7 @@ def compare(
     if work_only:
         given["passes"] = options.work_only(given["passes"])
     ask = partial(options.asked_for, workload, context.workload_args, **given)
-    return comparing.checkouts(base, head, workload, ask, most=rounds)
+    return comparing.checkouts(base, head, workload, ask, most=rounds, pythons=python)
 
 
 @cli.command(cls=WorkloadCommand)

@@ -12,12 +12,12 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.analysis.trace_diff import difference
-from kgprof.compare import changes, flame_diff, verdict
-from kgprof.compare.causes import explained, overall
+from kgprof.compare import changes, flame_diff, upgrade, verdict
+from kgprof.compare.causes import CLOCKLESS, explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import MachineDrifts, drift_words, machine_drift
 from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
-from kgprof.compare.work import compared_work
+from kgprof.compare.work import compared_work, in_words
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
 from kgprof.wording import clause, relative
@@ -113,12 +113,17 @@ def compare(
         *sorted(flags, key=lambda flag: flag.name),
     )
     in_turn = _in_turn(base, head)
+    changed = changes.between(base, head, diff)
+    upgraded = ""
+    if in_turn is not None and (interpreters := upgrade.interpreters(base, head)):
+        environment += interpreters
+        upgraded = upgrade.in_words(environment, base, head, changed)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
         base=_side(base, sources[0]),
         head=_side(head, sources[1]),
         environment=environment,
-        comparable=settings.allow_different_environment or not environment,
+        comparable=bool(settings.allow_different_environment or not environment or upgraded),
         fail_on=settings.fail_on,
         findings=findings,
         not_looked_for=tuple(
@@ -129,6 +134,7 @@ def compare(
         settings=_changes(_options(base), _options(head)),
         method=method_of(in_turn, base.options, head.options),
         in_turn=in_turn,
+        upgrade=upgraded,
     )
     if base.created_utc == head.created_utc and base.runs == head.runs:
         compared = replace(compared, notes=("both sides are the same recording",))
@@ -141,9 +147,13 @@ def compare(
     runs = tuple(_runs(base, head, compared, budgets, _without_limit(given), changed))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
     compared = replace(compared, runs=runs, causes=causes)
+    if upgraded:
+        compared = _with_what_came_along(compared, base, head, changed)
     reasons = verdict.reasons(base, head, compared)
     return replace(
         head,
+        # 1,900 settings and decompositions: those that differ are the comparison's
+        environment=replace(head.environment, defaults={}),
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.source_root),
         exit_code=next((reason.exit_code for reason in reasons), EXIT_OK),
@@ -165,6 +175,38 @@ def _without_limit(given: Budgets) -> list[str]:
     if EVALUATION in given:
         times = [of for of in times if of is not m.TimeOf.UNIT]
     return [*times]
+
+
+def _with_what_came_along(
+    compared: m.Comparison,
+    base: m.Profile,
+    head: m.Profile,
+    changed: Sequence[changes.ChangedLine],
+) -> m.Comparison:
+    """With what changed in torch itself, where the work differs: after the causes that explain a
+    part of the time."""
+    defaults = _changes(base.environment.defaults, head.environment.defaults, upgrade.ABSENT)
+    compared = replace(
+        compared,
+        work=in_words(compared, head.source_root),
+        defaults=upgrade.of_the_device(defaults, head.device),
+        notes=(upgrade.BOTH,) if changed else (),
+    )
+    if not any(isinstance(run.work, m.ComparedWork) and run.work.differs for run in compared.runs):
+        return compared
+    works = [
+        {run.key: run.work for run in side.runs if isinstance(run.work, m.CompiledWork)}
+        for side in (base, head)
+    ]
+    passes = dict.fromkeys(
+        change
+        for key in filter(works[1].__contains__, works[0])
+        for change in _changes(works[0][key].passes, works[1][key].passes, absent="0")
+    )
+    items = [item for side in works for work in side.values() for item in work.items]
+    came = upgrade.causes(compared.defaults, [*passes], items)
+    causes = sorted((*came, *compared.causes), key=lambda each: each.explains_us is CLOCKLESS)
+    return replace(compared, causes=tuple(causes))
 
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
@@ -264,7 +306,7 @@ def _runs(
         yield replace(
             causes,
             work=compared_work(before, after, causes, mine, due_to, head),
-            causes=changes.put_down(causes, changed, mine, after, head),
+            causes=changes.put_down(causes, due_to, mine, after, head),
             phases=_phases(before, after),
             flame=flame_diff.of_runs(before, after),
             machine=machine,

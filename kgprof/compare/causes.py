@@ -19,7 +19,7 @@ from kgprof.compare.parts import Part, Slower
 from kgprof.wording import clause, short
 
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
-CLOCKLESS = m.Skipped("its share of the slowdown is unknown")
+CLOCKLESS = m.Skipped("its share of the change is unknown")
 OTHERS = m.Skipped("counted with another cause")
 _UNTIMED = {True: OTHERS, False: CLOCKLESS}  # by whether another cause has its parts
 

@@ -85,7 +85,7 @@ def between(base: m.Profile, head: m.Profile, diff: str = "") -> tuple[ChangedLi
     """The difference of those files whose text both sides have; of the others what ``diff`` says.
     Of head only files that it ran, where its Recording knows them: a test that changed with them
     made nothing slower."""
-    before, after = (_texts(side) for side in (base, head))
+    before, after = (texts_of(side) for side in (base, head))
     whole: list[str] = []
     for file in before.keys() & after.keys():
         texts = (before[file].splitlines(), after[file].splitlines())
@@ -162,7 +162,7 @@ def _together(gone: Sequence[m.Location]) -> m.Location | None:
     return replace(gone[0], text="\n".join(each.text for each in gone))
 
 
-def _texts(profile: m.Profile) -> dict[str, str]:
+def texts_of(profile: m.Profile) -> dict[str, str]:
     root = profile.source_root
     return {relative(s.file, root): s.text for s in profile.sources if isinstance(s.text, str)}
 
@@ -188,7 +188,7 @@ def put_down(
     """The causes, each with the changed line that it is put down to. ``findings`` and ``run``:
     head's."""
     root = head.source_root
-    texts = _texts(head)
+    texts = texts_of(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     causes = []
     for cause in compared.causes:
@@ -231,7 +231,7 @@ def line_of(
         gone=frozenset((place.file, place.text.strip()) for place in stood if place.text.strip()),
         is_exact=True,
     )
-    return _likeliest(clue, changed, _texts(head))
+    return _likeliest(clue, changed, texts_of(head))
 
 
 def _shown(places: Iterable[m.Location], root: str) -> tuple[tuple[str, int, str], ...]:

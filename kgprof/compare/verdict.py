@@ -127,7 +127,12 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
 
 def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Verdict:
     """``root``: of head's sources, from which places are named."""
-    return replace(_verdict(found, compared, root), trust=_power(compared))
+    judged = replace(_verdict(found, compared, root), trust=_power(compared))
+    if not compared.upgrade:
+        return judged
+    text = "; ".join(dict.fromkeys((*judged.text.split("; "), *compared.work.split("; "))))
+    also = (*compared.notes, *(each for each in judged.reasons if each != compared.work))
+    return replace(judged, text=f"{compared.upgrade}: {text}", reasons=also)
 
 
 def _power(compared: m.Comparison) -> str:

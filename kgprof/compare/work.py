@@ -21,7 +21,7 @@ from kgprof.collectors.time import syncs
 from kgprof.compare import changes
 from kgprof.compare.metrics import BREAKS, FRAMES, GRAPH_LAUNCHES, READS, RECOMPILES, named
 from kgprof.reading.files import json_object
-from kgprof.wording import clause, middle_out, plural, relative
+from kgprof.wording import and_more, clause, middle_out, plural, relative
 
 MOST = 12  # differences that are told
 NAMED = 3  # operators, calls or guards that one difference names
@@ -296,11 +296,13 @@ def _of_settings(base: m.CompiledWork, head: m.CompiledWork) -> tuple[m.WorkDiff
         return (m.WorkDifference(m.WorkAspect.SETTINGS, text),)
     before = _fields(next(iter(was)))
     after = _fields(next(iter(now)))
-    return tuple(
-        m.WorkDifference(m.WorkAspect.SETTINGS, f"setting {name}: {before[name]} -> {value}")
-        for name, value in sorted(after.items())
-        if before.get(name, value) != value
-    )
+    told = []
+    for name in sorted({**before, **after}):
+        sides = [side.get(name, "not guarded") for side in (before, after)]
+        if sides[0] != sides[1]:
+            text = f"setting {name}: {' -> '.join(sides)}"
+            told.append(m.WorkDifference(m.WorkAspect.SETTINGS, text))
+    return tuple(told)
 
 
 def _fields(state: str) -> dict[str, str]:
@@ -427,6 +429,9 @@ def _by_line(aspect: m.WorkAspect, gone: _Items, new: _Items) -> Iterator[m.Work
             text = f"+ {_names(mine)}"
         if new and gone:
             text = f"{text} in place of {_names(gone)}"
+        names = _kernels(mine)
+        if new and aspect is m.WorkAspect.CODE and names == _kernels(gone):
+            text = f"other code or sizes of {', '.join(names[:NAMED])}{and_more(names, NAMED)}"
         yield m.WorkDifference(aspect, text, _line(mine), only_in_base=not new)
 
 
@@ -434,6 +439,11 @@ def _names(items: _Items) -> str:
     names = [middle_out(_shown(item.text), _NAME) for item in items[:NAMED]]
     more = len(items) - NAMED
     return ", ".join(names) + f" and {more:,} more" * (more > 0)
+
+
+def _kernels(items: _Items) -> list[str]:
+    """Their names without the digests of their sources."""
+    return [_shown(item.text).partition(" ")[0] for item in items]
 
 
 def _shown(text: str) -> str:
@@ -491,7 +501,7 @@ def in_words(compared: m.Comparison, root: str) -> str:
     text = f"what is compiled and run differs ({aspects})"
     if all(row.differs is False for row in rows if row.aspect in RUNS):
         text = f"the same code runs in {in_runs}, and what it is made of differs ({aspects})"
-    if compared.environment:
+    if compared.environment and not compared.upgrade:
         return f"{text}, and so do the environments, which may be why"
     for first in compared.differences[:1]:
         text = f"{text}; {_where(first, root)}{first.text}"

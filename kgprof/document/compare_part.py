@@ -16,6 +16,7 @@ from kgprof.document.table import Block, Fold, Shown, Table, plain
 from kgprof.document.work_table import work_blocks
 
 SIDES = {"base": "before", "head": "after"}  # what the fields of a Change call them
+DEFAULTS = 40  # of torch's that differ; all are in report.json
 KERNELS = 12  # rows of a table of kernels
 _OPEN = 8  # findings of one status that stand open
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
@@ -66,6 +67,11 @@ def compare_part(
         "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment),
             *_changes("Settings that differ", "setting", found.settings),
+            *_changes(
+                "Defaults of torch and decompositions that differ",
+                "default",
+                found.defaults[:DEFAULTS],
+            ),
         ),
         "notes": tuple(filter(None, notes)),
     }

@@ -378,6 +378,8 @@ def headline(profile: m.Profile) -> m.Verdict:
         if first.ratio > times_as_long:
             both = called.capitalize(), f"{text[:1].lower()}{text[1:]}"
         text = ", ".join(both)
+    if comparison.upgrade:
+        text = f"{comparison.upgrade}: {text[0].lower()}{text[1:]}; {comparison.work}"
     processes = plural(step.head_rounds, "process", "processes")
     rounds = f"{step.run.slug}: {step.base_rounds} + {processes}"
     if comparison.in_turn:
@@ -433,6 +435,11 @@ def settings_that_differ(comparison: m.Comparison) -> Sequence[m.ChangedFact]:
 
 
 def comparability(comparison: m.Comparison) -> str:
+    if comparison.upgrade:
+        return (
+            "Recorded in turn on one machine with two interpreters "
+            f"({comparison.upgrade}), so times are compared."
+        )
     if comparison.environment:
         differ = f"The environments differ in {plural(len(comparison.environment), 'fact')}"
         if comparison.comparable:

@@ -39,6 +39,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
     trace = run.compiler
     if trace is None:
         return m.Skipped("COMPILE did not come to its end")
+    compiled = m.known(run.record.compile)
     texts = trace.all.texts
     eager = _eager(run.record.kernel_origins)
     made = any(frame.compile_id for frame in trace.all.frames)
@@ -78,6 +79,7 @@ def compiled_work(run: RunEvidence) -> m.CompiledWork | m.Skipped:
         bytes_per_step=_per_step(works, runs, _moved_bytes),
         flops_per_step=_flops(works, runs),
         eager=eager,
+        passes={name: f"{times:,}" for name, times in compiled.inductor.items()},
     )
 
 

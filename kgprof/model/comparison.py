@@ -349,6 +349,10 @@ class Comparison(Model):
     not_looked_for: tuple[NotLookedFor, ...] = ()
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
     settings: tuple[ChangedFact, ...] = ()  # of the whole command
+    # of two interpreters: what was upgraded, and whether the code is the same; else empty
+    upgrade: str = ""
+    work: str = ""  # and what it does to the work
+    defaults: tuple[ChangedFact, ...] = ()  # torch's own, that differ between them
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
     # base is the last good commit of a bisect, and head the first one that is known to be bad

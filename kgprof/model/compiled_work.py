@@ -3,6 +3,8 @@ be compared exactly."""
 
 from enum import StrEnum
 
+import msgspec
+
 from kgprof.model.structs import Location, Model, Skipped, Tagged
 
 
@@ -36,6 +38,8 @@ class CompiledWork(Tagged):
     eager: tuple[tuple[str, float], ...] | Skipped = Skipped(
         "this report has no types of eager operators"
     )
+    # what Inductor's passes did, as torch counts it
+    passes: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ValueError for a place that is none, in a report that somebody changed."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import Autotuned, SourceLine, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
@@ -191,6 +193,8 @@ class CompilePass(Tagged, tag="compile"):
     compiled_in: tuple[int, ...] = ()
     # that torch compiled before the first call, and that no call's time has in it
     while_loading_s: Bounded = 0.0
+    # what Inductor's passes did, as torch counts it ("pattern_matcher_count")
+    inductor: dict[str, int] = msgspec.field(default_factory=dict)
     # while it was loaded, of code that ran in no call; set when read
     unused: tuple[Compilation, ...] = ()
 

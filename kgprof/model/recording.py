@@ -102,6 +102,9 @@ class Environment(Model):
     # torch's and kgprof's environment variables that were set (TORCH_*, TORCHINDUCTOR_*, ...)
     flags: dict[str, str]
     source_root: str = ""  # git's top folder above the working directory, or that directory itself
+    # torch's settings before the workload is loaded, and the decompositions that Inductor has; of
+    # an interpreter that was given by --python
+    defaults: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Plan(Model):
@@ -384,6 +387,7 @@ class InTurn(Model):
     # pairs at most; the recording ended earlier if every limit was decided at a look
     most_rounds: int
     limits: dict[str, float]  # percent by metric, as they stood before the first round
+    python: str = ""  # the end of the interpreter's path, where each side has its own
 
 
 class RecordingHeader(Model):

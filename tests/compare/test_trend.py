@@ -196,7 +196,7 @@ def test_a_page_over_500_commits_stays_below_a_megabyte() -> None:
     found = trend(made, ())
     page = printers.html(sheet(found))
 
-    assert len(found.lines) == 60
+    assert len(found.lines) == 66
     assert len(found.changes) > 10_000
     assert len(page.encode()) < 2**20
     assert "older ones are left out" in page

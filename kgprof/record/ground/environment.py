@@ -1,6 +1,7 @@
 """The machine and the versions that a Recording was made on, and Inductor's vector-ISA probe, timed
 by itself."""
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -23,6 +24,7 @@ from kgprof.record.ground.job import VECTOR_ISA_WORKS
 from kgprof.record.ground.source import Source, preceded, replace
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+PLAIN = (bool, int, float, str, type(None))
 QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file system or a sick driver
 
 
@@ -45,7 +47,10 @@ def choose_device(wanted: str) -> torch.device:
     return torch.device("cuda" if available and wanted != "cpu" else "cpu")
 
 
-def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
+def describe(
+    device: torch.device, user_flags: dict[str, str], *, with_defaults: bool = False
+) -> m.Environment:
+    """``with_defaults``: of torch's own settings too, as they are before a workload is loaded."""
     cpu = _cpu_name()
     on_gpu = device.type == "cuda"
     commit, dirty = _git(Path.cwd())
@@ -76,7 +81,22 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
         git_dirty=dirty,
         flags=user_flags,
         source_root=str(Path.cwd()) if isinstance(top, m.Skipped) else top,
+        defaults=_defaults() if with_defaults else {},
     )
+
+
+def _defaults() -> dict[str, str]:
+    """By name: "inductor.epilogue_fusion", "decomposition of aten.addr.default"."""
+    found = {"float32_matmul_precision": torch.get_float32_matmul_precision()}
+    for module in ("_inductor", "_dynamo", "_functorch"):
+        config: Any = importlib.import_module(f"torch.{module}.config")
+        for name, value in config.get_config_copy().items():
+            if isinstance(value, PLAIN):
+                found[f"{module[1:]}.{name}"] = repr(value)
+    decomposition: Any = importlib.import_module("torch._inductor.decomposition")
+    for operator in decomposition.select_decomp_table():
+        found[f"decomposition of {operator}"] = "there"
+    return found
 
 
 def _cpu_name() -> str:

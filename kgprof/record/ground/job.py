@@ -57,6 +57,7 @@ class Checkout(m.Model):
     other: str = ""
     # of the kgprof that the child is; empty: ours. A built-in workload is the checkout's own
     home: str = ""
+    python: str = ""  # the interpreter that is the child; empty: the one that is kgprof
 
 
 class Job(m.Model, kw_only=False):

@@ -229,6 +229,11 @@ class CompileSources:
             autotuned=self._autotuning.answer(),
             compiling=NOT_OUR_STEPS,
             cache=NOT_OUR_STEPS,
+            inductor={
+                name: times
+                for name, times in timing.dynamo_counters("inductor").items()
+                if isinstance(times, int) and "cache" not in name
+            },
         )
 
 

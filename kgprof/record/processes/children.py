@@ -396,10 +396,13 @@ class _Child:
         options, code = (["-c"], PROGRAM_BOOTSTRAP) if of_program else (["-P", "-c"], BOOTSTRAP)
         home = str(HOME) if job.checkout is None or not job.checkout.home else job.checkout.home
         folder = "." if job.checkout is None else job.checkout.folder
+        python = sys.executable
+        if job.checkout is not None and job.checkout.python:
+            python = job.checkout.python
         is_users = job.task is Task.SCRIPT and not job.is_rerun
         with standard_input.opened(job.input_copy, is_users=is_users) as stdin:
             if job.task in FORKED and home == str(HOME):
-                server = [sys.executable, *options, code.format(f"{PROCESSES}.fork_server"), home]
+                server = [python, *options, code.format(f"{PROCESSES}.fork_server"), home]
                 modes = job.options.modes if job.key is None else (job.key.mode,)
                 is_any = job.key is not None or job.task in (Task.PLAN, Task.TRIAL)
                 compiles = is_any and set(modes) != {m.EAGER}
@@ -412,7 +415,7 @@ class _Child:
                     return forked
             child = code.format(f"{_processes_of(home)}.child")
             new = subprocess.Popen(
-                [sys.executable, *options, child, home, job_file, str(events)],
+                [python, *options, child, home, job_file, str(events)],
                 cwd=folder,
                 stdin=stdin,
                 stdout=subprocess.PIPE,

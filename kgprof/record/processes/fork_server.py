@@ -101,7 +101,8 @@ class ForkServer:
     broken = False  # from then on children are started as new processes
     process: subprocess.Popen[bytes] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
+        self.python = python
         self._ready: dict[bool, socket.socket] = {}  # with Inductor, without
         self._has: dict[str, str] = {}
         self._without_inductor = False  # that process has ended: importing it opened a GPU
@@ -171,7 +172,7 @@ class ForkServer:
             self.process = None
 
 
-_servers: list[ForkServer] = []
+_servers: list[ForkServer] = []  # one for each interpreter
 
 
 @contextlib.contextmanager
@@ -185,7 +186,17 @@ def imports_shared() -> Iterator[None]:
     try:
         yield
     finally:
-        _servers.pop().end()
+        while _servers:
+            _servers.pop().end()
+
+
+def _server_of(python: str) -> ForkServer:
+    """Of this interpreter; begun where there is none yet."""
+    for server in _servers:
+        if server.python == python:
+            return server
+    _servers.append(ForkServer(python))
+    return _servers[-1]
 
 
 def is_server(pid: int) -> bool:
@@ -204,7 +215,7 @@ def forked(
     """A child, and what was printed before it began; None where it has to be started as a new
     process. ``command`` starts the server if there is none; ``files``: the child's descriptors for
     its events and of its standard input; ``folder``: in which it runs."""
-    if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
+    if sys.platform != "linux" or not _servers or (server := _server_of(command[0])).broken:
         return None
     reading, writing = os.pipe()
     pid = 0

@@ -79,10 +79,12 @@ def record_in_turn(
         progress.expect(keys, tuple(name for name in m.PASSES if options.wants(name)))
         pairs = 0
         beside = _can_take_turns(sides)
+        pythons = {side.checkout.python for side in sides}
+        hands_over = options.for_the_work and len(pythons) == 1  # another torch chooses for itself
         try:
             for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
                 for each in (one for one in made if key in one.plan.runs):
-                    if each is head and key in base.plan.runs and options.for_the_work:
+                    if each is head and key in base.plan.runs and hands_over:
                         _hand_over(base.choices(key), scratch / "head" / recorder.PROBE_CACHE)
                     if each.measure(key):
                         each.probe(key)
@@ -188,9 +190,11 @@ def _say_so_far(making: recorder.Recorder, pairs: int, *, interrupted: bool = Fa
 
 
 @contextlib.contextmanager
-def checkouts(base: str, head: str, workload: str) -> Iterator[tuple[Checkout, Checkout]]:
+def checkouts(
+    base: str, head: str, workload: str, pythons: Sequence[str] = ("", "")
+) -> Iterator[tuple[Checkout, Checkout]]:
     """Folders as they stand; of a commit of this repository a work tree, which is removed
-    afterwards.
+    afterwards. ``pythons``: each side's interpreter.
 
     Raises UsageError for what is neither.
     """
@@ -199,10 +203,13 @@ def checkouts(base: str, head: str, workload: str) -> Iterator[tuple[Checkout, C
             stack.enter_context(_tree(name, given))
             for name, given in (("BASE", base), ("HEAD", head))
         ]
-        pairs = zip(folders, reversed(folders), strict=True)
+        sides = zip(folders, reversed(folders), pythons, strict=True)
         one, other = (
-            _checkout(folder, str(opposite) if folder != opposite else "", workload)
-            for folder, opposite in pairs
+            replace(
+                _checkout(folder, str(opposite) if folder != opposite else "", workload),
+                python=own,
+            )
+            for folder, opposite, own in sides
         )
         yield one, other
 

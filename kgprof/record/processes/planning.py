@@ -40,7 +40,8 @@ def unloaded_plan(job: Job) -> m.Plan:
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
     key = m.RunKey(name, m.AS_IS)
-    described = environment.describe(device, job.flags)
+    named = job.checkout is not None and bool(job.checkout.python)
+    described = environment.describe(device, job.flags, with_defaults=named)
     why = "the workload could not be loaded"
     return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
 
