@@ -26,6 +26,7 @@ MADE = {
     "compare/changes.py _takes": "looked at below, with names of a module",
     "compare/changes.py weight": "of the module's constants, which are looked at below",
     "compare/findings.py _by_text_without_names": "names as they are, between two ends of a word",
+    "compare/upgrade.py causes": "an operator's name between two ends of a word",
     "gate/settings.py _kernel_kinds": "the person's own",
     "measures/kernel_kinds.py __init__": "the person's own",
     "reading/source_text.py _may_bind": "a name between two ends of a word",

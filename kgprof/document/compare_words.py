@@ -374,10 +374,10 @@ def headline(profile: m.Profile) -> m.Verdict:
     if first and isinstance(first.ratio, float):
         sides = f"{value(first, first.base)} to {value(first, first.head)}"
         called = f"{first.name} {ratio(first.ratio)} as long ({sides})"
-        both = text, called
-        if first.ratio > times_as_long:
-            both = called.capitalize(), f"{text[:1].lower()}{text[1:]}"
-        text = ", ".join(both)
+        if comparison.in_turn and first.ratio > times_as_long:
+            text = f"{called.capitalize()}; {text[:1].lower()}{text[1:]}"
+        else:  # by one process each, which is no answer to lead with
+            text += f"; {called}"
     if comparison.upgrade:
         text = f"{comparison.upgrade}: {text[0].lower()}{text[1:]}; {comparison.work}"
     processes = plural(step.head_rounds, "process", "processes")

@@ -310,9 +310,7 @@ def _of_run(
     sites = _sites(source, seen_by_hooks, on_cuda)
     script = run.record.script
     calls = len(memory.step_us)
-    if script is not None and script.step == m.ITERATION and calls > memory.steady_from + 1:
-        # it begins at a call inside of the loop: the last holds no more of its turn than that
-        memory = replace(memory, step_us=memory.step_us[:-1])
+    memory = _whole_turns(memory, script)
     steady = range(memory.steady_from, len(memory.step_us))
     is_window = script is not None and script.is_one_window
     goes_on = script is not None and script.goes_on
@@ -387,6 +385,15 @@ def _of_run(
             waited_us=waited_us,
             identity="\0".join(identity),
         )
+
+
+def _whole_turns(memory: m.MemoryPass, script: m.ScriptRun | None) -> m.MemoryPass:
+    """Without a loop's last iteration: it begins at a call inside of the loop, and has no more of
+    its turn than what follows that call."""
+    is_loop = script is not None and script.step == m.ITERATION
+    if not is_loop or len(memory.step_us) <= memory.steady_from + 1:
+        return memory
+    return replace(memory, step_us=memory.step_us[:-1])
 
 
 def _is_the_result(
