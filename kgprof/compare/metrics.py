@@ -64,9 +64,8 @@ class Sides(m.Model):
     # of the machine itself, between base's rounds and head's
     drift: machine.MachineDrifts = machine.ONE_ROUND
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
-    widening: Collection[
-        str
-    ] = ()  # times whose limit is what the pairs can see, where that is more
+    # times whose limit is what the pairs can see, where that is more
+    widening: Collection[str] = ()
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
     coverage: tuple[tuple[m.Coverage, ...], tuple[m.Coverage, ...]] = ((), ())  # base's, head's
 

@@ -177,10 +177,11 @@ def _diff(told: m.Cause | m.WorkDifference) -> str:
 
 
 def fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
+    """GitHub takes ``##[name]`` anywhere in a job's log for a command of its own."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
-    yield from lines
+    yield from (line.replace("##[", "#\\#[") for line in lines)
     yield fence
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kgprof.analysis.redaction import redacted
 from kgprof.model import Level, Location, PrivateNames, Profile
-from kgprof.render.markdown import Markdown, code, prose
+from kgprof.render.markdown import Markdown, code, fenced, prose
 from tests.gathering import for_all
 from tests.render import profiles
 
@@ -249,3 +249,7 @@ def test_the_first_line_of_a_comparison_ends_with_a_clause() -> None:
 
     (line,) = [line for line in text.splitlines() if line.startswith("❔")]
     assert line.endswith(f"; {clauses[3]}")
+
+
+def test_a_line_of_code_is_no_command_of_the_job_that_prints_it() -> None:
+    assert [*fenced("diff", ["- ##[error]x"])] == ["```diff", "- #\\#[error]x", "```"]

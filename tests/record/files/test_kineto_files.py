@@ -121,7 +121,9 @@ def test_a_trace_becomes_a_report(
     assert isinstance(only.step, Skipped)
     assert isinstance(only.compile, Skipped)
     assert isinstance(only.host, Skipped)
-    assert found.verdict.text == f"{only.key.slug}: GPU busy 30.0 % of 2 traced steps"
+    assert found.verdict.text.startswith(
+        f"{only.key.slug}: GPU busy 30.0 % of 2 traced steps; what it waits for is not decided: "
+    )
 
 
 def test_the_recording_needs_its_source_no_longer(
