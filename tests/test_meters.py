@@ -24,7 +24,7 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 423_134
+MOST_SIZE = 423_142
 CEILINGS = {
     "nodes per statement": 8.5,
     "nodes of the median function": 78,
